@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 
-import mlx_lm.utils  # noqa: F401 - most of a rank's start is to import it
+import mlx_lm.utils  # noqa: F401, TID253 - most of a rank's start is to import it
 
 from workers.machine.engines.sharded import rank
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 
-import ollama
 import pytest
 import requests
 
@@ -57,6 +56,8 @@ def test_padding_keeps_json_and_has_a_character_a_token() -> None:
 
 
 def test_ollamas_own_client_reads_a_stream_with_its_counts(servers: EmulatedServers) -> None:
+    import ollama
+
     with closing(ollama.Client(servers.urls[SPARK])) as client:
         parts = list(client.chat(QWEN.name, CHAT, stream=True, format=SCHEMA))
     last = parts[-1]
@@ -68,6 +69,8 @@ def test_ollamas_own_client_reads_a_stream_with_its_counts(servers: EmulatedServ
 
 
 def test_ollama_tells_of_its_models_and_cuts_at_the_limit(servers: EmulatedServers) -> None:
+    import ollama
+
     with closing(ollama.Client(servers.urls[SPARK])) as client:
         assert [one.model for one in client.list().models] == [QWEN.name, GEMMA.name]
         assert QWEN.name in [one.model for one in client.ps().models]

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 import requests
 from sqlalchemy import func, select
@@ -27,6 +26,9 @@ from tests.support.servers.base import ModelServer
 from tests.support.servers.instances import PROSE
 from tests.support.servers.openai_server import openai_server
 from tests.support.system import Site, site, until
+
+if TYPE_CHECKING:
+    import openai
 
 CONFIG = """
 [gateway]
@@ -82,6 +84,8 @@ class Place:
         return found[0] if found else None
 
     def client(self, token: str) -> openai.OpenAI:
+        import openai
+
         self.clients.append(openai.OpenAI(base_url=self.url, api_key=token, max_retries=0, timeout=60))
         return self.clients[-1]
 
@@ -177,6 +181,8 @@ LOOK = {
 
 
 def test_tools_are_called_where_the_server_can(place: Place) -> None:
+    import openai
+
     create: Any = place.tool.chat.completions.create
     asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, "tools": [LOOK]}
     (choice,) = create(**asked, tool_choice="required").choices
@@ -224,6 +230,8 @@ def test_the_responses_api_in_its_basic_form(place: Place) -> None:
 
 
 def test_responses_say_what_they_refuse(place: Place) -> None:
+    import openai
+
     refused = {
         "previous_response_id": {"input": "More", "previous_response_id": "resp_1"},
         "tools": {"input": "Hello", "tools": [{"type": "web_search"}]},
@@ -251,6 +259,8 @@ def test_models_are_those_of_live_machines(place: Place) -> None:
     ids=["another scope", "not of staff", "no token"],
 )
 def test_who_may_not(place: Place, scopes: tuple[str, ...], user: str, status: int) -> None:
+    import openai
+
     secret = place.token(*scopes, user=user) if scopes else "grd_wrong"
     stranger = place.client(secret)
     with pytest.raises(openai.APIStatusError) as refused:
@@ -296,6 +306,8 @@ def test_what_is_refused_is_said(
 
 
 def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
+    import openai
+
     first, _ = place.begun()
     waiting = threading.Thread(target=lambda: list(place.stream()), daemon=True)
     waiting.start()
@@ -355,6 +367,8 @@ def test_a_client_that_leaves_ends_the_generation(place: Place) -> None:
 
 
 def test_a_client_that_leaves_the_queue_leaves_no_message(place: Place) -> None:
+    import openai
+
     first, _ = place.begun()
     redis, queue = place.site.dispatch.registry.redis, chat_queue("org/tiny:2")
     with pytest.raises(openai.APITimeoutError):
@@ -364,6 +378,8 @@ def test_a_client_that_leaves_the_queue_leaves_no_message(place: Place) -> None:
 
 
 def test_grading_takes_a_gateway_requests_slot(place: Place) -> None:
+    import openai
+
     answer, heard = place.begun()
     for name in ("a", "b"):
         work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
@@ -383,6 +399,8 @@ def test_grading_takes_a_gateway_requests_slot(place: Place) -> None:
 
 @pytest.mark.soak  # waits for 5 s; test_gateway_requests.py has the same with a machine that is played
 def test_a_machine_that_dies_is_said(place: Place) -> None:
+    import openai
+
     answer, _ = place.begun()
     place.site.parts.kill("one")
     with pytest.raises(openai.APIError) as broken:

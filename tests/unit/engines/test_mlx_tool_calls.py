@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlx_lm.tool_parsers.json_tools import parse_tool_call
 
 from bench.tiny_models import make_model
 from grading.domain.errors import JobInvalid
@@ -33,7 +33,14 @@ CHAT = [
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "a", "content": "rainy"},
 ]
-JSON = ToolFormat("<tool_call>", "</tool_call>", parse_tool_call)
+
+
+@cache
+def json_calls() -> ToolFormat:
+    """The format of most models, as mlx-lm reads it."""
+    from mlx_lm.tool_parsers.json_tools import parse_tool_call
+
+    return ToolFormat("<tool_call>", "</tool_call>", parse_tool_call)
 
 
 def test_the_template_gets_tools_calls_and_results(tmp_path: Path) -> None:
@@ -64,18 +71,18 @@ WRITTEN = 'Look.\n<tool_call>\n{"name": "look_up", "arguments": {"city": "Züric
 
 
 def test_calls_are_taken_out_of_the_text() -> None:
-    text, (one, other) = JSON.split(f"{WRITTEN}\n{WRITTEN.removeprefix('Look.')}", (LOOK,))
+    text, (one, other) = json_calls().split(f"{WRITTEN}\n{WRITTEN.removeprefix('Look.')}", (LOOK,))
     assert text == "Look."
     assert (one.name, json.loads(one.arguments)) == ("look_up", {"city": "Zürich"})
     assert other.id != one.id
     for wrong in ("<tool_call>[1]</tool_call>", "<tool_call>{</tool_call>", "<tool_call>{", "no <tool", ""):
-        assert JSON.split(wrong, (LOOK,)) == (wrong, ())
+        assert json_calls().split(wrong, (LOOK,)) == (wrong, ())
     open_end = ToolFormat("[CALLS]", "", lambda text, _tools: {"name": text, "arguments": {}})
     assert [call.name for call in open_end.split("a[CALLS]b", ())[1]] == ["b"]
 
 
 @given(st.integers(0, len(WRITTEN)))
 def test_no_part_of_a_call_is_shown_while_it_is_written(end: int) -> None:
-    shown = JSON.visible(WRITTEN[:end])
+    shown = json_calls().visible(WRITTEN[:end])
     assert "Look.\n".startswith(shown)
     assert shown == WRITTEN[: min(end, len("Look.\n"))]
