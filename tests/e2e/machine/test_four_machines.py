@@ -33,9 +33,9 @@ CONFIG = """
 [server]
 port = {port}
 [stages.analysis]
-max_output_tokens = 3000
+max_output_tokens = 400
 [stages.feedback]
-max_output_tokens = 3000
+max_output_tokens = 400
 
 [[machines]]
 name = "dgx-spark-1"
@@ -73,7 +73,7 @@ analysis = {{ engine = "mlx", model = "{mlx}" }}
 """
 MODELS = ("qwen3-coder:30b", "gemma3:27b")
 SECONDS = 2.5
-"""How long the Ollama servers take for an answer; the small models take 1 to 3 s."""
+"""How long the Ollama servers take for an answer; the small models take about a second."""
 PRIMARY = ("dgx-spark-1", "mac-studio-1")
 ATTEMPTS = 3
 """On a busy computer a primary machine's heartbeat may be so late that a spare takes a run, as it should."""
