@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
-from tests.support import network_guard, ordering, shared_statements
+from tests.support import network_guard, ordering, shared_statements, shared_templates
 from tests.support.services import (
     BROWSER_FLAGS,
     Databases,
@@ -82,6 +82,12 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of this run of the tests, the same in all processes that share them."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates_compiled_once(shared_folder: Path) -> None:
+    """All apps of all processes."""
+    shared_templates.install(shared_folder / "templates")
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from unittest.mock import patch
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from jinja2.bccache import Bucket, BytecodeCache
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 from werkzeug.routing import Rule
@@ -50,6 +49,7 @@ from grading.store.learning_platforms import all_tables
 from grading.store.rounds import prompts
 from grading.store.submissions import intake
 from grading.store.submissions.intake import IncomingSubmission
+from tests.support import shared_templates
 
 PEOPLE = ("admin", "teacher", "grader", "anna", "ben", "stranger")
 SECRET = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -212,22 +212,6 @@ def _has_begun(store: Store) -> bool:
         return session.query(tables.User.id).first() is not None
 
 
-class _Compiled(BytecodeCache):
-    """Templates compiled once for all apps of a run of tests."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[str, str], Any] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self.known.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.known[bucket.key, bucket.checksum] = bucket.code
-
-
-COMPILED = _Compiled()
-
-
 class _CompiledOnce(Rule):
     """A route that is compiled once for the apps of all tests: that is most of the work of making one."""
 
@@ -245,7 +229,7 @@ def make_app(services: Services) -> Flask:
     """The app with routes and templates that are compiled once for all tests."""
     with patch.object(Flask, "url_rule_class", _CompiledOnce):
         made = create_app(services)
-    made.jinja_env.bytecode_cache = COMPILED
+    made.jinja_env.bytecode_cache = shared_templates.installed()
     return made
 
 
