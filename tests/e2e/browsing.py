@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+import hypothesis
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
@@ -76,10 +77,15 @@ def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> 
 
     With `all_widths` in light at the widest of WIDTHS and in dark at the narrowest, and nothing may be wider
     than the page. Where pictures are kept they are taken, then at all of WIDTHS and in both.
+
+    Without, it is another state of such a page, and only `make soak` looks at it in dark: its colours are
+    variables, whose contrast in both schemes unit/web/test_contrast.py holds.
     """
     page.wait_for_load_state()  # without its styles a page is wider
     before = page.viewport_size
-    for scheme, order in (("light", tuple(WIDTHS)), ("dark", tuple(reversed(WIDTHS)))):
+    orders = {"light": tuple(WIDTHS), "dark": tuple(reversed(WIDTHS))}
+    for scheme in orders if all_widths or kept() or soaking() else ("light",):
+        order = orders[scheme]
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         expect(page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         seen = order if kept() else (order[0], order[-1]) if scheme == "light" else order[-1:]
@@ -97,6 +103,11 @@ def fits(page: Page, name: str, width_name: str) -> None:
     page.set_viewport_size({"width": WIDTHS[width_name], "height": 900})
     too_wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     assert too_wide <= 0, (name, width_name, too_wide)
+
+
+def soaking() -> bool:
+    """Whether these are the long tests."""
+    return hypothesis.settings.get_current_profile_name() == "soak"
 
 
 def kept() -> bool:
