@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from grading.checks.manipulation.decoding import decodings, plain
 from grading.checks.manipulation.forged_phrases import LINES
@@ -51,6 +52,8 @@ HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
 MOST_NAMES = 500
 AROUND = 4
 """Lines before and after a line worth a look."""
+
+_Patterns = tuple[tuple[MessageType, re.Pattern[str]], ...]
 
 
 def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
@@ -117,16 +120,31 @@ def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, Message]]:
 def _phrases(lines: list[str]) -> Iterator[tuple[int, MessageType, str]]:
     """Index of the line, sentence and words of patterns that are found, at most one of each in a window."""
     for first, window in _windows(lines):
-        for message, pattern in LINES:
+        for message, pattern in _line_patterns():
             hit = pattern.search(window)
             if hit:
                 yield first + window.count("\n", 0, hit.start()), message, _excerpt(hit.group())
         # phrases may run over lines and comment signs; one blank for each keeps the lines countable
         flowing = MARKERS.sub(lambda hit: "\n" * hit.group().count("\n"), window)
-        for message, pattern in (*FLOWING, *ABROAD):
+        for message, pattern in _flowing_patterns():
             hit = pattern.search(flowing)
             if hit:
                 yield first + flowing.count("\n", 0, hit.start()), message, _excerpt(hit.group())
+
+
+@cache
+def _line_patterns() -> _Patterns:
+    """Compiled when first needed: most processes look at no work, and this is a twentieth of their start."""
+    return tuple((message, re.compile(text, re.IGNORECASE | re.MULTILINE)) for message, text in LINES)
+
+
+@cache
+def _flowing_patterns() -> _Patterns:
+    """The same of phrases in which a blank stands for any white space, also line ends."""
+    return tuple(
+        (message, re.compile(text.replace(" ", r"\s{1,20}"), re.IGNORECASE))
+        for message, text in (*FLOWING, *ABROAD)
+    )
 
 
 def _windows(lines: list[str]) -> Iterator[tuple[int, str]]:

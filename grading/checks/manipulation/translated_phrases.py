@@ -6,10 +6,9 @@ work that is called settled. A sign is two of them in one sentence, never one al
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from grading.checks.manipulation.phrases import ORDERS, POINTS, SETTLED, flowing
+from grading.checks.manipulation.phrases import ORDERS, POINTS, SETTLED
 from grading.domain.messages import MessageType
 
 # ruff: noqa: E501 - a pattern is read better whole
@@ -139,11 +138,11 @@ def _either(one: str, other: str) -> str:
     return rf"(?:{one}){_IN}(?:{other})|(?:{other}){_IN}(?:{one})"
 
 
-ABROAD: tuple[tuple[MessageType, re.Pattern[str]], ...] = (
-    *((POINTS, flowing(_either(one.ask, one.best))) for one in _LANGUAGES),
-    *((ORDERS, flowing(rf"(?:{one.ignore}){_IN}(?:{one.rules})")) for one in _LANGUAGES),
-    *((SETTLED, flowing(one.settled)) for one in _LANGUAGES),
-    *((ORDERS, flowing(one.role)) for one in _LANGUAGES if one.role != r"(?!)"),
-    *((message, flowing(pattern)) for message, pattern in _SCRIPTS),
+ABROAD: tuple[tuple[MessageType, str], ...] = (
+    *((POINTS, _either(one.ask, one.best)) for one in _LANGUAGES),
+    *((ORDERS, rf"(?:{one.ignore}){_IN}(?:{one.rules})") for one in _LANGUAGES),
+    *((SETTLED, one.settled) for one in _LANGUAGES),
+    *((ORDERS, one.role) for one in _LANGUAGES if one.role != r"(?!)"),
+    *_SCRIPTS,
 )
-"""Phrases that may run over line ends."""
+"""Phrases that may run over line ends; each blank stands for any white space."""
