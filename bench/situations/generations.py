@@ -66,11 +66,11 @@ def plain(tested: UnderTest) -> Seen:
     return Seen("answered", bool(made.text) and counted, note)
 
 
-def bound(schema: dict[str, Any]) -> Callable[[UnderTest], Seen]:
+def bound(schema: dict[str, Any], most: int) -> Callable[[UnderTest], Seen]:
     """An answer under a schema; or a server that ignores schemas, which is found out."""
 
     def play(tested: UnderTest) -> Seen:
-        asked = tested.lab.request(USER, 5 * LIMIT, schema=schema)
+        asked = tested.lab.request(USER, most, schema=schema)
         with tested.worker() as (engine, _):
             made = engine.generate(asked, unheard)
         form = str(made.sampling["format"])
@@ -101,7 +101,7 @@ def broken_schema(tested: UnderTest) -> Seen:
         else:
             note = str(made.sampling["format"])
             outcome, expected = "answered without it", note.startswith("none: ") or not offered
-        after = engine.generate(tested.lab.request(USER, 5 * LIMIT, schema=FLAT), unheard)
+        after = engine.generate(tested.lab.request(USER, 2 * LIMIT, schema=FLAT), unheard)
     later = str(after.sampling["format"])
     return Seen(
         outcome, expected and (later == "json_schema" or not offered), f"{note}; the next: {later}", offered
@@ -221,8 +221,8 @@ def capacity(tested: UnderTest) -> Seen:
 
 SITUATIONS = (
     Situation("answer", "a plain answer", plain),
-    Situation("schema", "an answer under a schema", bound(FLAT)),
-    Situation("nested", "a nested schema with letters of several bytes", bound(NESTED)),
+    Situation("schema", "an answer under a schema", bound(FLAT, 2 * LIMIT)),
+    Situation("nested", "a nested schema with letters of several bytes", bound(NESTED, 4 * LIMIT)),
     Situation("broken_schema", "a schema that cannot be followed", broken_schema),
     Situation("limit", "the limit of tokens is reached", limited),
     Situation("context", "the prompt is longer than the context", too_long),
