@@ -169,7 +169,7 @@ def _watched(process: MachineProcess, limits: Limits) -> Iterator[None]:
             if waits():
                 return limits.end("work")
 
-    thread = threading.Thread(target=watch, name="strategies", daemon=True)
+    thread = threading.Thread(target=watch, name="strategies-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -403,11 +403,16 @@ def _job(seconds: float, output: int) -> Job:
 def register(app: Celery, process: MachineProcess) -> None:
     """Make the comparison known to a worker's application."""
 
+    def answer(comparison: str, seconds: float, draft: str) -> None:
+        found = compare(process, seconds, draft)
+        key = f"{EXAMINATIONS}{process.machine.name}:{comparison}"
+        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+
     @app.task(name=celery_app.COMPARE, ignore_result=True)
     def compare_strategies(comparison: str, options: Mapping[str, Any], until: float) -> None:
         seconds = min(until - process.leases.time(), float(options["seconds"]), MOST_S)
         if seconds <= 0:
             return  # nobody waits for it any more
-        found = compare(process, seconds, str(options["draft"]))
-        key = f"{EXAMINATIONS}{process.machine.name}:{comparison}"
-        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+        args = (comparison, seconds, str(options["draft"]))
+        # beside the slots: a machine with one slot must see the work that ends it, and answer its canaries
+        threading.Thread(target=answer, args=args, name="strategies", daemon=True).start()

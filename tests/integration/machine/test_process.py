@@ -413,7 +413,9 @@ def test_strategies_are_compared_by_what_both_ways_took(
     strategy_comparison.register(app, process)
     options = {"seconds": 60, "draft": ""}
     app.tasks[celery_app.COMPARE]("asked", options, leases.time() + 60)
-    told = json.loads(str(leases.redis.get(f"{EXAMINATIONS}dgx-spark-2:asked")))
+    key = f"{EXAMINATIONS}dgx-spark-2:asked"
+    until(lambda: leases.redis.exists(key), 30, "an answer")
+    told = json.loads(str(leases.redis.get(key)))
     assert (told["machine"], told["ended"]) == ("dgx-spark-2", "done")
     (found,) = told["strategies"]  # both stages have one model, which is measured once
     assert found["stages"] == ["analysis", "feedback"]
