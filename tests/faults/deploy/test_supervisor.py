@@ -19,6 +19,7 @@ from tests.support.fork_server import Process
 from tests.support.system import ASSIGNMENT, Parts, alive, assert_graded_once, count_final, furnish, until
 
 REDIS = '[redis]\nurl = "redis://127.0.0.1:{}/0"\n'
+NO_SANDBOX = '[sandbox]\nbackend = "none"\n'
 SUBMISSIONS = 50
 KILLED = ("web", "store", "sweep", "redis")
 """The web app while uploads arrive, the others after the first grades."""
@@ -85,7 +86,8 @@ def kill_parts(folder: Path, database_url: str, port: int) -> int:
 def play(folder: Path, database_url: str) -> Outcome:
     """Kill the parts under load, then `grader up`; wait for the end of its parts, start again."""
     port, machines = free_port(), [MachineSpec("one", slots=8)]
-    (folder / "config.toml").write_text(config_of(machines, port, REDIS.format(free_port())))
+    redis = REDIS.format(free_port())
+    (folder / "config.toml").write_text(config_of(machines, port, redis))
     up = start(folder, database_url, port)
     try:
         ended_then = kill_parts(folder, database_url, port)
@@ -96,6 +98,8 @@ def play(folder: Path, database_url: str) -> Outcome:
     gone = lambda: not any(alive(pid) for pid in parts.values())  # noqa: E731
     until(gone, 90, f"all parts end; see {folder}")
     left = {pid for pid in parts.values() if alive(pid)}
+    # no sandbox: whether the folder, the ports and the database can be taken again needs none
+    (folder / "config.toml").write_text(config_of(machines, port, redis + NO_SANDBOX))
     again = start(folder, database_url, port)
     try:
         return Outcome(ended_then, log, database_url, set(parts), left, again.poll() is None)
