@@ -31,6 +31,14 @@ from workers.server.prepare import NO_SANDBOX, ReceivedSubmission, make_ready
 
 LEAST_CACHED = 0.1
 """Share of prompt tokens from which on a prefix cache is in use: what a class shares is most of a prompt."""
+TELL_NO_CACHE = {"ollama"}
+"""Engines whose servers have a prefix cache and never tell what came from it."""
+OUTPUTS = {
+    "output_truncated": "raise max_output_tokens of the stage",
+    "output_invalid": "use a server that binds answers to the JSON schema, or a larger model",
+    "output_empty": "look whether the server knows the model's chat template",
+}
+"""What to do when a model wrote nothing that can be used."""
 SHORTENED, CLOSED = "shortened", "answer_shortened"
 
 
@@ -186,7 +194,7 @@ def _changes(found: Mapping[str, Any], slots: int, digests: Sequence[str]) -> It
     rows = found["runs"]
     good = [row for row in rows if row["ok"]]
     for (code, message), count in Counter((r["error"], r["message"]) for r in rows if not r["ok"]).items():
-        remedy = REMEDIES.get(code, OTHERWISE).text
+        remedy = OUTPUTS.get(code) or REMEDIES.get(code, OTHERWISE).text
         yield f"{count} of {len(rows)} runs failed: {message} To fix it, {remedy}."
     if len(digests) > 1:
         yield "The model changed during the rehearsal: several programs change what the server has loaded."
@@ -214,8 +222,12 @@ def _of_server(found: Mapping[str, Any], good: Sequence[Mapping[str, Any]], expe
             f"more in parallel (OLLAMA_NUM_PARALLEL, --parallel), or set slots = {max(together, 1)}."
         )
     prompt = sum(row["tokens"]["prompt"] for row in good)
-    if len(good) > 1 and sum(row["tokens"]["cached"] for row in good) < LEAST_CACHED * prompt:
-        yield "Hardly any prompt tokens came from a prefix cache: turn the engine's prefix cache on."
+    cached = sum(row["tokens"]["cached"] for row in good)
+    if len(good) > 1 and cached < LEAST_CACHED * prompt and found["kind"] not in TELL_NO_CACHE:
+        yield (
+            "Hardly any prompt tokens came from a prefix cache: turn the engine's prefix cache on, "
+            "and let it tell (vLLM: --enable-prompt-tokens-details)."
+        )
 
 
 def class_seconds(figures: Iterable[Figures], runs: int) -> float | None:

@@ -110,6 +110,7 @@ def _stage(process: MachineProcess, stage: str, jobs: Sequence[Job], cancel: Can
     return {
         "stage": stage,
         "engine": placement.engine,
+        "kind": process.machine.kind(placement.engine),
         "model": placement.model,
         "digest": before,
         "context_tokens": settings.context_tokens,

@@ -16,7 +16,8 @@ RUN = {
 }  # fmt: skip
 FAILED = {**RUN, "ok": False, "error": "model_missing", "message": "The model is not there."}
 STAGE = {
-    "stage": "analysis", "engine": "ollama", "model": "m", "digest": "sha256:aa", "context_tokens": 8192,
+    "stage": "analysis", "engine": "box", "kind": "openai", "model": "m", "digest": "sha256:aa",
+    "context_tokens": 8192,
     "together": 4, "seconds": 10.0, "runs": [RUN] * 20,
 }  # fmt: skip
 
@@ -45,6 +46,10 @@ def test_a_class_that_went_well_asks_for_nothing() -> None:
         ),
         ({"together": 1}, "at most 1 of 4 runs at the same time"),
         ({"runs": [{**RUN, "tokens": {"prompt": 1000, "cached": 0, "output": 9}}] * 9}, "prefix cache"),
+        (
+            {"runs": [{**FAILED, "error": "output_truncated", "message": "Cut."}]},
+            "Cut. To fix it, raise max_output_tokens",
+        ),
         ({"runs": [RUN, {**RUN, "digest": "sha256:bb"}]}, "The model changed during the rehearsal"),
         ({"runs": [{**RUN, "schema": "none (refused)"}]}, "does not bind answers to the JSON schema"),
         ({"runs": [{**RUN, "repaired": True}]}, "1 of 1 answers had to be asked for again"),
@@ -54,6 +59,11 @@ def test_a_class_that_went_well_asks_for_nothing() -> None:
 )
 def test_each_fault_says_what_to_change(stage: dict[str, Any], says: str) -> None:
     assert says in changes(**stage)
+
+
+def test_a_server_that_never_tells_of_its_cache_is_not_blamed_for_it() -> None:
+    uncached = [{**RUN, "tokens": {"prompt": 1000, "cached": 0, "output": 9}}] * 9
+    assert changes(kind="ollama", runs=uncached) == ""
 
 
 def test_machines_without_a_model_and_without_a_success() -> None:
