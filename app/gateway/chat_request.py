@@ -194,11 +194,16 @@ def read(raw: Any, most_tokens: int) -> tuple[ChatCompletionRequest, Ask]:
         bound_to=_schema(body.response_format),
         **_tools(body),
     )
+    check_characters(ask, "messages")
+    return body, ask
+
+
+def check_characters(ask: Ask, param: str) -> None:
+    """Raises Refused for texts that are no Unicode."""
     try:
         ask.model_dump_json()
     except ValueError:
-        raise Refused("A message contains an invalid character (a lone surrogate).", "messages") from None
-    return body, ask
+        raise Refused(f"{param} has an invalid character (a lone surrogate).", param) from None
 
 
 def validate(kind: type[Body], raw: Any, unsupported: dict[str, tuple[Any, ...]]) -> Body:

@@ -13,6 +13,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.gateway import chat_request, responses_request
+from app.gateway import embeddings as embedding_requests
 from app.gateway.answers import Answer, AnswerFormat
 from app.gateway.chat_format import ChatFormat
 from app.gateway.chat_request import ChatCompletionRequest
@@ -39,7 +40,7 @@ def health() -> Response:
 def models() -> Response:
     """What live machines can be asked for."""
     _caller()
-    listed = [_model(name) for name in request_slots().gateway.models()]
+    listed = [_model(name) for name in _names()]
     return jsonify(object="list", data=listed)
 
 
@@ -47,7 +48,7 @@ def models() -> Response:
 def model(name: str) -> Response:
     """One of them."""
     _caller()
-    if name not in request_slots().gateway.models():
+    if name not in _names():
         raise NoSuchModel
     return jsonify(_model(name))
 
@@ -72,9 +73,16 @@ def responses() -> Response:
 
 @endpoints.post("/v1/embeddings")
 def embeddings() -> Response:
-    """None: no engine makes them."""
-    _caller()
-    raise NoEmbeddings
+    """The embeddings of texts."""
+    caller, slots = _caller(), request_slots()
+    body, ask = embedding_requests.read(_body())
+    if body.model not in slots.gateway.embedders():
+        raise NoEmbeddings(param="model")
+    _require_waiting_room(slots, ask.model)
+    conversation = Conversation(slots.gateway, ask, _gone())
+    with _counted(slots, caller, conversation):
+        log.info("gateway request %s of %s received for embeddings", conversation.id, caller.name)
+        return jsonify(embedding_requests.answer(conversation, body))
 
 
 def _answer(
@@ -128,6 +136,12 @@ def _streamed(first: bytes, pieces: Generator[bytes, None, None], inside: ExitSt
     return response
 
 
+def _names() -> list[str]:
+    """The models of chats and of embeddings."""
+    gateway = request_slots().gateway
+    return sorted({*gateway.models(), *gateway.embedders()})
+
+
 def _caller() -> Actor:
     """Whose token this is. Raises NotSignedIn or Forbidden."""
     kind, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -154,6 +168,12 @@ def _require_room(slots: RequestSlots, name: str) -> None:
     gateway = slots.gateway
     if name not in gateway.models():
         raise fault("no_machine") if gateway.configured(name) else NoSuchModel(param="model")
+    _require_waiting_room(slots, name)
+
+
+def _require_waiting_room(slots: RequestSlots, name: str) -> None:
+    """Go on, or raise TooMany."""
+    gateway = slots.gateway
     if gateway.waiting(name) >= gateway.settings.waiting:
         raise TooMany(
             f"{gateway.settings.waiting} requests are already queued for this model. Try again later."

@@ -46,13 +46,13 @@ class NoSuchModel(Refused):
 
 
 class NoEmbeddings(Refused):
-    """No engine makes embeddings."""
+    """No machine makes embeddings with this model."""
 
     code = "embeddings_not_supported"
     status = 404
     default_message = define_message(
         "error.gateway_no_embeddings",
-        "No engine of this server makes embeddings. Use another server, or a model in your own program.",
+        "No machine makes embeddings with this model. To list the available models, send GET /v1/models.",
     )
 
 
@@ -121,12 +121,14 @@ FAULTS: dict[str, tuple[int, str]] = {
     "budget_exceeded": (504, "The answer was not complete within the time limit. Use a smaller max_tokens."),
     "job_invalid": (
         400,
-        "Messages and max_tokens exceed the model's context, or its chat template refuses these messages.",
+        "Messages and max_tokens, or a text of input, exceed the model's context, or its chat template "
+        "refuses these messages.",
     ),
     "tools_not_supported": (
         400,
         "The model or its server cannot call these tools. Remove tools, or use another model.",
     ),
+    "embeddings_not_supported": (400, "The model or its server makes no embeddings."),
     "schema_not_bound": (
         400,
         "The engine of this model cannot constrain answers to a schema. Remove response_format.",

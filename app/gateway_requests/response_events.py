@@ -84,7 +84,9 @@ class Conversation:
         """Nobody counts an answer that is broken off: else who leaves before its end would pay nothing."""
         if not self._begun:
             return None
-        asked = sum(len(one.content) for one in self.ask.messages)
+        asked = sum(map(len, (*(one.content for one in self.ask.messages), *self.ask.inputs)))
+        if self.ask.inputs:
+            return Tokens(prompt=asked // CHARS_A_TOKEN)
         return Tokens(prompt=asked // CHARS_A_TOKEN, output=self._heard // CHARS_A_TOKEN)
 
     def _leave(self) -> None:
@@ -112,10 +114,15 @@ class Conversation:
             return None
         if event.kind == "begun":
             self._begun, self.model = True, event.model
-        return self._in_order(event) if event.kind == "text" else event
+        return self._in_order(event) if event.kind in ("text", "vectors") else event
 
     def _in_order(self, event: Event) -> Event:
         """A piece told twice counts once; one that was lost on the way is the end."""
+        if event.kind == "vectors":
+            if event.at != self._heard:
+                return Event(kind="failed", code="engine_broke_off")
+            self._heard += len(event.vectors)
+            return event
         text = event.text[max(0, self._heard - event.at) :]
         if event.at > self._heard:
             return Event(kind="failed", code="engine_broke_off")
@@ -133,7 +140,7 @@ class Conversation:
         if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
             raise fault("budget_exceeded" if self._begun else "machines_busy")
         if not self._begun and now - checked_at > LOOK_FOR_MACHINES_S:
-            if self.ask.model not in self.gateway.models():
+            if not self.gateway.offers(self.ask.model):
                 raise fault("no_machine")
             return now
         return checked_at

@@ -14,7 +14,8 @@ from redis.exceptions import RedisError
 
 from app.gateway_requests.errors import QuotaSpent, TooMany
 from grading.broker.away import why_away
-from grading.broker.gateway_requests import NO_MODEL, Talks, alias, chat_queue
+from grading.broker.gateway_requests import NO_MODEL, Talks, alias, chat_queue, embedder
+from grading.broker.heartbeats import Heartbeat
 from grading.broker.leases import Leases
 from grading.broker.token_use import TokenUse
 from grading.config.settings import Config, Gateway
@@ -45,22 +46,29 @@ class GatewayServices:
     def models(self) -> dict[str, str]:
         """What requests can ask for now, with the engine it runs in; from the heartbeats of live machines."""
         found: dict[str, str] = {}
-        for heartbeat in self.leases.heartbeats():
-            if (
-                not heartbeat.alive
-                or heartbeat.drained
-                or heartbeat.reserved == "testing"
-                or heartbeat.slots < 2
-            ):
-                continue
-            if any(one.get("state") != "closed" for one in heartbeat.circuits.values()):
-                continue  # it takes no gateway requests now
+        for heartbeat in self._serving():
             for stage, placement in heartbeat.stages.items():
                 engine, model = placement.get("engine", ""), placement.get("model", "")
                 if placement.get("source") == NO_MODEL:
                     continue
                 found |= {model: engine, alias(stage): engine}
         return dict(sorted(found.items()))
+
+    def embedders(self) -> dict[str, str]:
+        """The models that make embeddings now, with the engine each runs in."""
+        return {model: engine for one in self._serving() for model, engine in one.embeddings.items()}
+
+    def offers(self, name: str) -> bool:
+        """Whether a request of this name can be answered now."""
+        return name in self.models() or name in map(embedder, self.embedders())
+
+    def _serving(self) -> Iterator[Heartbeat]:
+        """Machines that take gateway requests now."""
+        for heartbeat in self.leases.heartbeats():
+            kept = heartbeat.drained or heartbeat.reserved == "testing" or heartbeat.slots < 2
+            broken = any(one.get("state") != "closed" for one in heartbeat.circuits.values())
+            if heartbeat.alive and not kept and not broken:
+                yield heartbeat
 
     def configured(self, name: str) -> bool:
         """Whether a machine of config.toml could have it, alive or not."""

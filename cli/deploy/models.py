@@ -50,13 +50,13 @@ class Wanted:
 
 
 def wanted(machine: Machine) -> list[Wanted]:
-    """The models of a machine's stages and their draft models, each once; some engines need none."""
+    """The models of a machine's stages, embeddings and drafts, each once; some engines need none."""
     found: dict[tuple[str, str, str], Wanted] = {}
 
     def add(one: Wanted) -> None:
         found.setdefault((one.source, one.model, one.url), one)  # engines may share the files of a model
 
-    for placement in machine.stages.values():
+    for placement in (*machine.stages.values(), *machine.embedders.values()):
         engine = machine.kind(placement.engine)
         source = source_of_models(engine)
         if source:

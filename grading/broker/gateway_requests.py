@@ -42,11 +42,15 @@ class Said(Value):
 
 
 class Ask(Value):
-    """What a request asks for: a system message at most, then user and assistant in turn, with a user."""
+    """What a request asks for: a system message at most, then user and assistant in turn, with a user.
+
+    Or the embeddings of `inputs`, of a model that `embedder` names.
+    """
 
     model: str
-    messages: tuple[Said, ...]
-    max_tokens: int
+    messages: tuple[Said, ...] = ()
+    inputs: tuple[str, ...] = ()
+    max_tokens: int = 0
     temperature: float = 1.0
     top_p: float | None = None
     seed: int | None = None
@@ -67,12 +71,14 @@ class Ask(Value):
 class Event(Value):
     """What a machine says of a gateway request: it has begun, wrote on, came to the end, or failed."""
 
-    kind: Literal["begun", "text", "end", "failed"]
+    kind: Literal["begun", "text", "vectors", "end", "failed"]
     machine: str = ""
     model: str = ""
     at: int = 0
-    """Characters of the answer before this text."""
+    """Characters of the answer before this text, or embeddings before these."""
     text: str = ""
+    vectors: tuple[str, ...] = ()
+    """Embeddings, each in base64: 32-bit floats, the least significant byte first."""
     reason: Literal["stop", "length", "tool_calls"] = "stop"
     tool_calls: tuple[ToolCall, ...] = ()
     tokens: Tokens = Tokens()
@@ -95,14 +101,25 @@ DRAFTING = alias("analysis")
 """What the web app asks for the first draft of a rubric, whether there is a gateway or not."""
 
 
-def served(stages: Mapping[str, Placement]) -> dict[str, Placement]:
+def embedder(model: str) -> str:
+    """How requests for embeddings name a model: one that chats may have the same name."""
+    return f"embeddings of {model}"
+
+
+def served(stages: Mapping[str, Placement], embedders: Mapping[str, Placement]) -> dict[str, Placement]:
     """What gateway requests can ask a machine with these placements for, by the name they use."""
-    return {one.model: one for one in stages.values()} | {alias(stage): one for stage, one in stages.items()}
+    return (
+        {one.model: one for one in stages.values()}
+        | {alias(stage): one for stage, one in stages.items()}
+        | {embedder(model): one for model, one in embedders.items()}
+    )
 
 
-def gateway_queues(stages: Mapping[str, Placement]) -> dict[str, Placement]:
+def gateway_queues(
+    stages: Mapping[str, Placement], embedders: Mapping[str, Placement]
+) -> dict[str, Placement]:
     """The queues of requests that a machine with these placements can answer, and by which of these."""
-    return {chat_queue(name): placement for name, placement in served(stages).items()}
+    return {chat_queue(name): placement for name, placement in served(stages, embedders).items()}
 
 
 class Talks:

@@ -66,6 +66,8 @@ class Heartbeat(RoutingFacts):
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """stage -> {"engine", "model"; where known, the model digest as "digest" and where its engine has it from
     as "source", "none" of an engine that has no model}"""
+    embeddings: Mapping[str, str] = field(default_factory=dict)
+    """Model -> the engine in which it makes embeddings for the gateway."""
     role: str = "primary"
     age_s: float = 0.0
     drained: bool = False
@@ -168,6 +170,7 @@ SHAPES: dict[str, Callable[[Any], bool]] = {
         ("engines", "metrics", "speed_profiles"), lambda v: _all(v, lambda one: isinstance(one, dict))
     ),
     "stages": lambda v: _all(v, lambda one: _all(one, _text)),
+    "embeddings": lambda v: _all(v, _text),
     "circuits": lambda v: _all(
         v, lambda one: isinstance(one, dict) and isinstance(one.get("stages", []), list | dict)
     ),

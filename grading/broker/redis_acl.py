@@ -136,7 +136,7 @@ def rights(config: Config, machine: Machine) -> list[Right]:
     me = machine.name
     taken, times = celery_app.handed_out(me)
     queues = _with_priorities(celery_app.machine_queues(me, list(machine.stages)))
-    gateway_requests = _with_priorities(gateway_queues(machine.stages))
+    gateway_requests = _with_priorities(gateway_queues(machine.stages, machine.embedders))
     stages = _with_priorities(celery_app.stage_queues(list(config.stages)))
     return [
         # its work, and what it took of it

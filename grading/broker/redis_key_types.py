@@ -35,7 +35,7 @@ def expected(config: Config) -> dict[str, str]:
     stages = celery_app.stage_queues(list(config.stages))
     queues = [*stages, celery_app.STORE, *celery_app.SANDBOX_QUEUES]
     queues += [of(name) for name in names for of in (celery_app.own_queue, celery_app.inbox)]
-    queues += [name for machine in config.machines for name in gateway_queues(machine.stages)]
+    queues += [name for one in config.machines for name in gateway_queues(one.stages, one.embedders)]
     pairs = [HANDED_OUT, *(celery_app.handed_out(name) for name in names)]
     hashes = [
         DRAINED,

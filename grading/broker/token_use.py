@@ -63,6 +63,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   redis.call('EXPIRE', KEYS[1], ARGV[5])
 end
 local function add(what, count)
+  if tonumber(count) == 0 then return end
   redis.call('HINCRBY', KEYS[2], day .. '|' .. ARGV[3] .. '|' .. what .. '|' .. ARGV[4], count)
 end
 add('requests', 1)
@@ -71,10 +72,10 @@ add('output', ARGV[2])
 return 1
 """
 
-# KEYS: what SQL has not yet; ARGV: fields and what SQL has of them now, by turns
+# KEYS: what SQL has not yet; ARGV: fields and what is taken off or added, by turns
 _SETTLE = """
 for i = 1, #ARGV, 2 do
-  if redis.call('HINCRBY', KEYS[1], ARGV[i], -ARGV[i + 1]) <= 0 then redis.call('HDEL', KEYS[1], ARGV[i]) end
+  if redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1]) <= 0 then redis.call('HDEL', KEYS[1], ARGV[i]) end
 end
 return 1
 """
@@ -146,7 +147,7 @@ class TokenUse:
     def settle(self, counts: Mapping[str, int]) -> None:
         """SQL has these now; what came meanwhile stays."""
         if counts:
-            self._settle([PENDING], [part for pair in counts.items() for part in pair])
+            self._settle([PENDING], [part for name, count in counts.items() for part in (name, -count)])
 
 
 def by_key(counts: Mapping[str, int]) -> dict[UseKey, Use]:

@@ -53,6 +53,8 @@ class EngineSettings(Value):
     """Where an engine over HTTP answers, as seen from the machine itself."""
     context_tokens: int = Field(default=32768, ge=1024)
     """The most tokens a model reads and writes; longer submissions are shortened, and the report says so."""
+    embeddings: str | None = Field(default=None, min_length=1, max_length=300)
+    """The model with which it makes embeddings for the gateway, where the engine can."""
     options: dict[str, str | int | float | bool | tuple[str, ...] | dict[str, str]] = Field(
         default_factory=dict
     )
@@ -142,6 +144,15 @@ class Machine(Value):
     def kinds(self) -> frozenset[str]:
         """Of the engines that its stages use."""
         return frozenset(self.kind(one.engine) for one in self.stages.values())
+
+    @property
+    def embedders(self) -> dict[str, Placement]:
+        """What makes embeddings for the gateway, by model."""
+        return {
+            one.embeddings: Placement(engine=name, model=one.embeddings)
+            for name, one in self.engines.items()
+            if one.embeddings
+        }
 
     def slots_of(self, engine: str) -> int:
         """The most generations at the same time in one of its engines."""

@@ -287,6 +287,7 @@ class MachineProcess:
                 machine.slots,
                 len(self._working),
                 self.model_digests.stages(),
+                embeddings={model: one.engine for model, one in machine.embedders.items()},
                 role=machine.role,
                 drained=self.drained or self.stopping,
                 engines=counters(self.engines),

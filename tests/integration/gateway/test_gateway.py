@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,8 @@ from grading.store import tables
 from grading.store.accounts import gateway_use, users
 from tests.support.engines import job
 from tests.support.servers.base import ModelServer
-from tests.support.servers.instances import PROSE
+from tests.support.servers.embeddings import embedding
+from tests.support.servers.instances import PROSE, tokens
 from tests.support.servers.openai_server import openai_server
 from tests.support.system import Site, site, until
 
@@ -43,6 +45,7 @@ slots = 2
 least_slots = 2
 [machines.engines.openai]
 url = "{url}/v1"
+embeddings = "tiny-embedder"
 options = {{ schema = "none" }}
 [machines.stages]
 analysis = {{ engine = "openai", model = "tiny" }}
@@ -92,6 +95,22 @@ class Place:
     def stream(self, model: str = "tiny", **more: Any) -> Any:
         return self.tool.chat.completions.create(model=model, messages=HELLO, stream=True, **more)
 
+    def send_runs(self, *names: str) -> None:
+        """Send work of grading."""
+        for name in names:
+            work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
+            content = work.model_dump(mode="json")
+            self.site.dispatch.send(
+                [Outgoing(work.run_id, work.round_id, "analysis", "interactive", content)]
+            )
+
+    def forget_runs(self, *names: str) -> None:
+        """Take it away from the machine."""
+        registry = self.site.dispatch.registry
+        registry.make_current({(f"round-{name}", "analysis"): "others" for name in names})
+        registry.redis.delete(*(LEASES + name for name in registry.machines))
+        assert self.server.wait_until_idle(30), "what was taken away is cancelled"
+
     def begun(self) -> tuple[Any, str]:
         """A slow answer whose first words are there."""
         self.server.behaviour.seconds = 40.0
@@ -107,7 +126,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisProcess
     with redis.Redis.from_url(redis_server.url) as client:
         client.flushall()
     with (
-        openai_server(("tiny", "org/tiny:2")) as server,
+        openai_server(("tiny", "org/tiny:2", "tiny-embedder")) as server,
         site(folder, CONFIG.format(url=server.url), f"sqlite:///{folder}/g.db", redis_server.url) as made,
     ):
         with made.store.write() as session:
@@ -128,6 +147,7 @@ def place(running: Place) -> Iterator[Place]:
     running.server.behaviour.seconds = 0.0
     yield running
     running.server.behaviour.seconds = 0.0
+    running.server.behaviour.context = 262_144
     redis = running.site.dispatch.registry.redis
     until(lambda: not redis.keys("grader:gateway:*"), 30, "nothing of a gateway request is left in Redis")
 
@@ -243,13 +263,66 @@ def test_responses_say_what_they_refuse(place: Place) -> None:
         with pytest.raises(openai.BadRequestError) as error:
             place.tool.post("/responses", body={"model": "tiny", **fields}, cast_to=object)
         assert error.value.param == param
+
+
+def test_embeddings(place: Place) -> None:
+    """As numbers and as the official client asks for them; more texts than one exchange takes, in order."""
+    import openai
+
+    place.server.behaviour.capabilities = ("completion", "embedding")
+    create: Any = place.tool.embeddings.create
+    texts = [f"text {number}" for number in range(40)]
+    for more in ({}, {"encoding_format": "float"}):
+        answer = create(model="tiny-embedder", input=texts, **more)
+        assert [one.index for one in answer.data] == list(range(40))
+        for one, text in zip(answer.data, texts, strict=True):
+            assert one.embedding == pytest.approx(embedding(text), abs=1e-6)
+    assert (answer.model, answer.usage.prompt_tokens) == ("tiny-embedder", sum(map(tokens, texts)))
+    assert len(place.server.stats.last["input"]) < 40
+    assert len(create(model="tiny-embedder", input="Hello").data) == 1
+    refused: dict[str, dict[str, Any]] = {
+        "input": {"input": [[1, 2]]},
+        "input.1": {"input": ["Hello", ""]},
+        "dimensions": {"input": "Hello", "dimensions": 4},
+        "encoding_format": {"input": "Hello", "encoding_format": "int8"},
+    }
+    for param, fields in refused.items():
+        with pytest.raises(openai.BadRequestError) as error:
+            create(model="tiny-embedder", **fields)
+        assert error.value.param == param
+    place.server.behaviour.context = 10
+    with pytest.raises(openai.BadRequestError) as long:
+        create(model="tiny-embedder", input="word " * 100)
+    assert long.value.code == "job_invalid"
+    place.server.behaviour.capabilities = ("completion",)
+    with pytest.raises(openai.BadRequestError) as without:
+        create(model="tiny-embedder", input="Hello")
+    assert without.value.code == "embeddings_not_supported"
     with pytest.raises(openai.NotFoundError, match="makes embeddings"):
-        place.tool.embeddings.create(model="tiny", input="Hello")
+        create(model="tiny", input="Hello")
+    with pytest.raises(openai.NotFoundError):
+        place.tool.chat.completions.create(model="tiny-embedder", messages=HELLO)
+
+
+def test_grading_comes_before_embeddings(place: Place) -> None:
+    import openai
+
+    place.server.behaviour.capabilities = ("completion", "embedding")
+    place.server.behaviour.seconds = 2.0
+    asked = place.server.stats.requests
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(place.tool.embeddings.create, model="tiny-embedder", input=["Hello"] * 200)
+        until(lambda: place.server.stats.requests == asked + 2, 30, "the first vectors are there")
+        place.send_runs("c")
+        with pytest.raises(openai.InternalServerError) as broken:
+            made.result(60)
+    assert broken.value.code == "preempted"
+    place.forget_runs("c")
 
 
 def test_models_are_those_of_live_machines(place: Place) -> None:
     listed = {model.id for model in place.tool.models.list()}
-    assert listed == {"tiny", "org/tiny:2", "grader/analysis", "grader/feedback"}
+    assert listed == {"tiny", "org/tiny:2", "grader/analysis", "grader/feedback", "tiny-embedder"}
     assert place.tool.models.retrieve("org/tiny:2").id == "org/tiny:2"
 
 
@@ -327,6 +400,8 @@ def test_limits_of_a_token_and_of_the_queue(place: Place) -> None:
 
 def test_the_tokens_of_a_day(place: Place) -> None:
     """Checked before, counted after; what SQL has counts again where Redis knows nothing."""
+    import openai
+
     answers: list[Any] = []
     web = openai.DefaultHttpxClient(event_hooks={"response": [answers.append]})
     tool = place.client(place.token("chat", daily_tokens=1)).with_options(max_retries=2, http_client=web)
@@ -347,6 +422,8 @@ def test_the_tokens_of_a_day(place: Place) -> None:
 
 
 def test_who_leaves_early_pays_what_there_was(place: Place) -> None:
+    import openai
+
     place.server.behaviour.seconds = 40.0
     tool = place.client(place.token("chat", daily_tokens=1))
     with tool.chat.completions.create(model="tiny", messages=HELLO, stream=True) as answer:
@@ -381,10 +458,7 @@ def test_grading_takes_a_gateway_requests_slot(place: Place) -> None:
     import openai
 
     answer, heard = place.begun()
-    for name in ("a", "b"):
-        work = job().model_copy(update={"run_id": f"run-{name}", "round_id": f"round-{name}"})
-        content = work.model_dump(mode="json")
-        place.site.dispatch.send([Outgoing(work.run_id, work.round_id, "analysis", "interactive", content)])
+    place.send_runs("a", "b")
     with pytest.raises(openai.APIError) as broken:
         for chunk in answer:
             heard += chunk.choices[0].delta.content or ""
@@ -392,9 +466,7 @@ def test_grading_takes_a_gateway_requests_slot(place: Place) -> None:
     assert PROSE.startswith(heard)
     registry = place.site.dispatch.registry
     until(lambda: len(registry.held()) == 2, 30, "both runs are under way")
-    registry.make_current({("round-a", "analysis"): "others", ("round-b", "analysis"): "others"})
-    registry.redis.delete(*(LEASES + name for name in registry.machines))
-    assert place.server.wait_until_idle(30), "what was taken away is cancelled"
+    place.forget_runs("a", "b")
 
 
 @pytest.mark.soak  # waits for 5 s; test_gateway_requests.py has the same with a machine that is played

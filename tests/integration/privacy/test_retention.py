@@ -82,7 +82,7 @@ def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(system: Pl
     stored = []
     for _ in range(3):
         for token in (made.id, gone):
-            counts.charge(token, "org/a|b:1", Tokens(prompt=5, output=2))
+            counts.charge(token, "org/a|b:1", Tokens(prompt=5))  # no output, as of embeddings
         system.sweeper.step()
         with system.store.read() as session:
             rows = session.query(GatewayUse).all()

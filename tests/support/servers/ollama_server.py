@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
+from tests.support.servers.embeddings import embedding
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
@@ -57,8 +58,28 @@ class OllamaHandler(ModelHandler):
         elif self.path in ("/api/chat", "/api/generate"):
             with contextmanager(self.counted)(payload):
                 self._answer(payload, chat=self.path == "/api/chat")
+        elif self.path == "/api/embed":
+            with contextmanager(self.counted)(payload):
+                self._embed(payload)
         else:
             self.json({"error": "404 page not found"}, 404)
+
+    def _embed(self, payload: dict[str, Any]) -> None:
+        behaviour, model = self.server.behaviour, str(payload.get("model") or "")
+        given = payload.get("input") or []
+        texts = [given] if isinstance(given, str) else given
+        counts = [tokens(text) for text in texts]
+        if model not in behaviour.models:
+            self.json({"error": f"model '{model}' not found"}, 404)
+        elif "embedding" not in behaviour.capabilities:
+            self.json({"error": "this model does not support embeddings"}, 501)
+        elif max(counts) > behaviour.context and payload.get("truncate") is False:
+            self.json({"error": "the input length exceeds the context length"}, 400)
+        else:
+            self.pause(behaviour.seconds)
+            vectors = [embedding(text) for text in texts]
+            told = {"total_duration": LOAD_NS, "load_duration": LOAD_NS, "prompt_eval_count": sum(counts)}
+            self.json({"model": model, "embeddings": vectors, **told})
 
     def _model(self, name: str) -> dict[str, Any]:
         return {

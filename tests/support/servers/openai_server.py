@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
 from tests.support.servers.continuations import continued
+from tests.support.servers.embeddings import embedding
 from tests.support.servers.flavours import FLAVOURS, Flavour, error, pages, thought
 from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
 
@@ -46,6 +47,9 @@ class OpenAIHandler(ModelHandler):
         if self.path == "/tokenize" and counted and counted in payload:
             count = tokens(payload[counted])
             self.json({"tokens": list(range(count)), **({"count": count} if counted == "prompt" else {})})
+        elif self.path == "/v1/embeddings":
+            with contextmanager(self.counted)(payload):
+                self._embed(payload)
         elif self.path == "/v1/completions" or "top_logprobs" in payload:
             self._continue(payload)
         elif self.path != "/v1/chat/completions":
@@ -67,6 +71,28 @@ class OpenAIHandler(ModelHandler):
             self._fail(400, "logprobs must be of type bool")
         else:
             self.json(continued(payload, model, behaviour.weights, self.flavour.logprobs != "none"))
+
+    def _embed(self, payload: dict[str, Any]) -> None:
+        """As llama-server does, with and without `--embeddings`; one that has no such page is `mlx`."""
+        behaviour, texts = self.server.behaviour, payload["input"]
+        counts = [tokens(text) for text in texts]
+        if self.flavour.logprobs == "mixed":
+            self._stray()
+        elif "embedding" not in behaviour.capabilities:
+            self._fail(501, "This server does not support embeddings. Start it with `--embeddings`")
+        elif payload.get("model") not in behaviour.models and not self.flavour.meta:
+            self._fail(404, f"The model `{payload.get('model')}` does not exist", "NotFoundError")
+        elif max(counts) > behaviour.context:
+            said = f"input ({max(counts)} tokens) is too large to process. increase the physical batch size"
+            self._fail(500, said, "server_error")
+        else:
+            self.pause(behaviour.seconds)
+            rows = [
+                {"object": "embedding", "index": at, "embedding": embedding(text)}
+                for at, text in enumerate(texts)
+            ]
+            usage = {"prompt_tokens": sum(counts), "total_tokens": sum(counts)}
+            self.json({"object": "list", "data": rows[::-1], "model": payload["model"], "usage": usage})
 
     def _stray(self) -> None:
         status = self.flavour.strays

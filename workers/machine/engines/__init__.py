@@ -16,6 +16,7 @@ from workers.machine.engines.base import (
     ChecksMachine,
     Engine,
     Generation,
+    MakesEmbeddings,
     ModelSource,
     Phase,
     Progress,
@@ -37,11 +38,16 @@ def known_engines() -> Mapping[str, EntryPoint]:
 
 
 def open_engines(machine: Machine) -> dict[str, Engine]:
-    """The engines that a machine's stages use. Raises ConfigError with the key that is wrong."""
+    """The engines that a machine's stages and embeddings use. Raises ConfigError with the wrong key."""
     for stage, one in machine.stages.items():
         if _class(machine.kind(one.engine), one.engine).uses_model and not one.names_model:
             raise ConfigError(f"stages.{stage}.model: is missing; the engine {one.engine} runs models.")
-    names = sorted({one.engine for one in machine.stages.values()})
+    for name, settings in machine.engines.items():
+        if settings.embeddings and not issubclass(_class(machine.kind(name), name), MakesEmbeddings):
+            raise ConfigError(
+                f"engines.{name}.embeddings: the engine {machine.kind(name)} makes no embeddings."
+            )
+    names = sorted({one.engine for one in (*machine.stages.values(), *machine.embedders.values())})
     return {name: _open_for(machine, name) for name in names}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -177,6 +177,34 @@ class ToolsRefused(JobInvalid):
     default_message = define_message(
         "error.tools_not_supported", "The model or its server cannot call these tools."
     )
+
+
+class EmbeddingsRefused(JobInvalid):
+    """The model or its server makes no embeddings."""
+
+    code = "embeddings_not_supported"
+    of_requests = True
+    default_message = define_message(
+        "error.embeddings_not_supported", "The model or its server makes no embeddings."
+    )
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector for each text, all of the same length."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    tokens: int
+    """Of all texts, as the server counts them."""
+
+
+@runtime_checkable
+class MakesEmbeddings(Protocol):
+    """An engine whose server makes embeddings, for the gateway."""
+
+    def embed(self, model: str, texts: Sequence[str], seconds: float, cancel: Cancel) -> Embeddings:
+        """The embeddings of some texts, none of them cut, within `seconds`. Raises EngineErrors."""
+        ...
 
 
 class ChecksMachine(ABC):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import struct
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,8 +21,10 @@ from grading.domain.rubric import Criterion, Rubric
 from workers.machine.engines.base import (
     Cancel,
     CountsTokens,
+    EmbeddingsRefused,
     Engine,
     Generation,
+    MakesEmbeddings,
     Phase,
     Request,
     ToolsRefused,
@@ -31,6 +36,8 @@ GONE = "gone"
 MOST_UNREAD = 16
 """So many pieces may wait for a slow reader; then they are put together until it has caught up."""
 CHARS_A_TOKEN = 4
+TEXTS_AT_ONCE = 16
+"""Texts of one exchange with the engine: their vectors have 4 MB at most, as JSON."""
 COUNT_S = 5.0
 UNBOUND = "schema_not_bound"
 
@@ -64,6 +71,8 @@ class GatewayRequest:
 
     def answer(self, seconds: float) -> tuple[Event, ...]:
         """Let the engine write; what is to be said at the end. Raises EngineErrors."""
+        if self.ask.inputs:
+            return self._embed(seconds)
         if self.ask.needs_tools and not calls_tools(self.engine):
             raise ToolsRefused
         try:
@@ -81,6 +90,24 @@ class GatewayRequest:
         if self.ask.bound_to and str(made.sampling.get("format", "none")).startswith("none"):
             return self._failed(UNBOUND)
         return self._whole(made)
+
+    def _embed(self, seconds: float) -> tuple[Event, ...]:
+        """A few texts at a time, so that it can be broken off between them."""
+        engine, until, tokens = self.engine, time.monotonic() + seconds, 0
+        if not isinstance(engine, MakesEmbeddings):
+            raise EmbeddingsRefused
+        self.in_batch = True
+        for at in range(0, len(self.ask.inputs), TEXTS_AT_ONCE):
+            texts = self.ask.inputs[at : at + TEXTS_AT_ONCE]
+            try:
+                made = engine.embed(self.placement.model, texts, until - time.monotonic(), self.cancel)
+            except Cancelled:
+                if self.why:
+                    return self._failed(self.why)
+                raise
+            tokens += made.tokens
+            self.talks.say(self.id, Event(kind="vectors", at=at, vectors=tuple(map(_base64, made.vectors))))
+        return (Event(kind="end", tokens=Tokens(prompt=tokens)),)
 
     def tell(self) -> None:
         """Tell what is not told yet, unless the reader is behind."""
@@ -173,6 +200,10 @@ class GatewayRequest:
             tool_choice=ask.tool_choice,
             cancel=self.cancel,
         )
+
+
+def _base64(vector: Sequence[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _message(said: Said) -> dict[str, Any]:

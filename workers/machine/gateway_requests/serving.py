@@ -54,7 +54,9 @@ def on_models(machine: Machine, engines: Mapping[str, Engine]) -> dict[str, Plac
 
 def queues_of(machine: Machine, engines: Mapping[str, Engine]) -> dict[str, Placement]:
     """The queues of requests that a machine can answer, and by what; none where it is kept for testing."""
-    return {} if machine.reserved == "testing" else gateway_queues(on_models(machine, engines))
+    if machine.reserved == "testing":
+        return {}
+    return gateway_queues(on_models(machine, engines), machine.embedders)
 
 
 def most_gateway_requests(slots: int) -> int:
@@ -85,7 +87,7 @@ class GatewayRequests:
         self._circuits = circuits
         self._name = machine.name
         self._engines = engines
-        self._served = served(on_models(machine, engines))
+        self._served = served(on_models(machine, engines), machine.embedders)
         self._talks = talks
         self._gate = gate
         self._inside: dict[str, GatewayRequest] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,19 @@ from grading.domain.errors import (
     OutputInvalid,
 )
 from grading.domain.jobs import Tokens, ToolCall
-from workers.machine.engines.base import METRICS, Cancel, Capacity, Generation, Progress, Request
+from workers.machine.engines.base import (
+    METRICS,
+    Cancel,
+    Capacity,
+    Embeddings,
+    EmbeddingsRefused,
+    Generation,
+    Phase,
+    Progress,
+    Request,
+)
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
+from workers.machine.engines.http.embeddings import checked
 from workers.machine.engines.http.errors import broke_off, is_too_long
 from workers.machine.engines.http.exchange import BusyRetry, ExchangeCounters, Limits, Watch
 from workers.machine.engines.ollama.capacity import Trial
@@ -46,6 +57,10 @@ itself, Ollama since June 2026 cuts it to the last half of the context, which lo
 """
 MAX_REPEATS = 30
 """Ollama stops a model that writes a token once more, and sends no last part (its `llm/llama_server.go`)."""
+
+
+def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
+    """Progress of what nobody looks at."""
 
 
 class _Cut(Exception):
@@ -130,6 +145,27 @@ class OllamaEngine:
                 trial = Trial(self._wire, model, held.context, about.think, self._keep_alive)
                 slots = trial.slots(at_once, watch.remaining)
         return Capacity(slots, context, None, "OLLAMA_NUM_PARALLEL", "num_ctx")
+
+    def embed(self, model: str, texts: Sequence[str], seconds: float, cancel: Cancel) -> Embeddings:
+        """By `/api/embed`, which cuts nothing; see the contract in `base`."""
+        self._counters.open()
+        with self._wire.watch(seconds, cancel) as watch:
+            watch.check()
+            patience = BusyRetry(watch, _unheard, self._wire.limits.busy)
+            return patience.until_room(
+                lambda: self._wire.exchange(watch, model, lambda client: self._embed(client, model, texts))
+            )
+
+    def _embed(self, client: Client, model: str, texts: Sequence[str]) -> Embeddings:
+        from ollama import ResponseError
+
+        try:
+            made = client.embed(model, texts, truncate=False)
+        except ResponseError as error:
+            if "does not support embeddings" in str(error.error):
+                raise EmbeddingsRefused from error
+            raise
+        return checked(made.embeddings, len(texts), made.prompt_eval_count or 0, self._wire.where)
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`; Ollama does not tell which tokens came from its cache."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -25,6 +25,7 @@ from workers.machine.engines.base import (
     METRICS,
     Cancel,
     Capacity,
+    Embeddings,
     Generation,
     Phase,
     Progress,
@@ -448,13 +449,15 @@ class OpenAIEngine:
         peer = self._peer
         with peer.watch(seconds, Cancel()) as watch:
             patience = BusyRetry(watch, _unheard, peer.limits.busy)
-            return patience.until_room(lambda: self._fingerprint(watch, model))
+            return patience.until_room(
+                lambda: self._talk(watch, lambda wire: peer.fingerprints.digest(wire, model))
+            )
 
-    def _fingerprint(self, watch: Watch, model: str) -> str:
+    def _talk(self, watch: Watch, talk: Callable[[OpenAIWire], T]) -> T:
         peer = self._peer
         try:
             with peer.wire(watch) as wire:
-                return peer.fingerprints.digest(wire, model)
+                return talk(wire)
         except EngineError as exc:
             raise watch.failure() or exc from exc
         except (requests.RequestException, OSError) as exc:
@@ -471,6 +474,17 @@ class OpenAIEngine:
         self._counters.open()
         with self._peer.open(seconds) as wire:
             return self._peer.server.capacity(wire, model)
+
+    def embed(self, model: str, texts: Sequence[str], seconds: float, cancel: Cancel) -> Embeddings:
+        """By `/v1/embeddings`; see the contract in `base`."""
+        self._counters.open()
+        peer = self._peer
+        with peer.watch(seconds, cancel) as watch:
+            watch.check()
+            patience = BusyRetry(watch, _unheard, peer.limits.busy)
+            return patience.until_room(
+                lambda: self._talk(watch, lambda wire: peer.server.embed(wire, model, texts))
+            )
 
     def counters(self) -> Mapping[str, float]:
         """See `base.METRICS`."""

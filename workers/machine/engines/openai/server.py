@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -13,10 +13,18 @@ from typing import Any
 
 import requests
 
-from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, ModelMissing
+from grading.domain.errors import EngineError, EngineGarbled, EngineUnreachable, JobInvalid, ModelMissing
 from grading.domain.messages import Message
-from workers.machine.engines.base import Capacity, TokenCounter
-from workers.machine.engines.http.errors import broke_off, compressed, reason, status_error, unreachable
+from workers.machine.engines.base import Capacity, Embeddings, EmbeddingsRefused, TokenCounter
+from workers.machine.engines.http.embeddings import checked
+from workers.machine.engines.http.errors import (
+    broke_off,
+    compressed,
+    garbled,
+    reason,
+    status_error,
+    unreachable,
+)
 from workers.machine.engines.http.exchange import HeldAdapter, Limits, Watch
 from workers.machine.engines.openai.capacity import reported, with_cache
 from workers.machine.engines.token_estimates import careful
@@ -25,6 +33,7 @@ from workers.machine.messages import (
     NO_CHATS_V1,
     OPENAI_MODEL_MISSING,
     OPENAI_MODEL_MISSING_OF,
+    PROMPT_TOO_LONG,
     THREAD_DIED,
 )
 
@@ -57,14 +66,16 @@ class OpenAIWire:
     ) -> None:
         self._session.close()
 
-    def post(self, url: str, payload: Mapping[str, Any]) -> requests.Response:
+    def post(
+        self, url: str, payload: Mapping[str, Any], accept: str = "text/event-stream"
+    ) -> requests.Response:
         """Begin an exchange; the answer's body is not read yet."""
         # the watch is the stricter one; this is the net below it
         net = max(self._limits.load, self._limits.chunk) + 5
         return self._session.post(
             url,
             json=payload,
-            headers={**self._headers, "Accept": "text/event-stream"},
+            headers={**self._headers, "Accept": accept},
             stream=True,
             timeout=(max(0.01, min(self._limits.connect, self.watch.remaining)), net),
             allow_redirects=False,
@@ -123,6 +134,9 @@ class OpenAIWire:
 REMEMBER_S = 300.0
 COUNT_S = 5.0
 _COUNTED = 2_000
+_NO_EMBEDDINGS = (400, 404, 405, 500, 501)
+_TOO_LONG = "too large to process"
+"""llama-server's words for a text that is longer than its physical batch, under status 500."""
 _NO_PAGE = ("not found", "file not found", "404 page not found")
 _NO_MODEL = ("model_not_found", "invalid model", "no models loaded", "no model loaded")
 _DEAD = "generation thread died"
@@ -197,6 +211,26 @@ class Server:
     def count(self, wire: OpenAIWire, payload: dict[str, Any]) -> int | None:
         """Tokens of a text by the server's tokenizer."""
         return _count(self._look(wire, f"{self.root}/tokenize", payload)[1])
+
+    def embed(self, wire: OpenAIWire, model: str, texts: Sequence[str]) -> Embeddings:
+        """The embeddings of some texts. Raises EngineErrors, and what requests raises."""
+        payload = {"model": model, "input": list(texts), "encoding_format": "float"}
+        with wire.post(f"{self.url}/embeddings", payload, "application/json") as response:
+            status, body = response.status_code, wire.body(response, MAX_LOOK_BYTES)
+        said = reason(body).lower()
+        if status != 200:
+            if _TOO_LONG in said:
+                raise JobInvalid(PROMPT_TOO_LONG(answer=reason(body)))
+            if status in _NO_EMBEDDINGS and ("embedding" in said or said.rstrip(".") in _NO_PAGE):
+                raise EmbeddingsRefused
+            raise self.error(wire, status, body, model)
+        try:
+            answer = json.loads(body)
+            rows = sorted(answer["data"], key=lambda row: int(row["index"]))
+            tokens = int((answer.get("usage") or {}).get("prompt_tokens") or 0)
+            return checked([row["embedding"] for row in rows], len(texts), tokens, self.where)
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise garbled(self.where) from exc
 
     def capacity(self, wire: OpenAIWire, model: str) -> Capacity:
         """What the server tells of the room it has for a model."""
