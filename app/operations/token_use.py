@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ def _page(found: UsePage, *, everybody: bool) -> str:
 def by_day(days: tuple[DayUse, ...]) -> Plot:
     """Tokens of each day that has any, the newest first."""
     most = max((one.prompt + one.output for one in days), default=0)
-    marks = []
+    end, marks = _end(most), []
     for one in days:
         tokens, label = one.prompt + one.output, format_date(one.day, "medium", locale=current())
         tip = _("%(day)s: %(tokens)s tokens in %(requests)s requests",
@@ -66,9 +67,16 @@ def by_day(days: tuple[DayUse, ...]) -> Plot:
         name="token-use",
         title=_("Tokens by day"),
         description=_("At most %(most)s tokens on one day.", most=whole(most)) if most else "",
-        head=(_("Day (UTC)"), _("Requests"), _("Prompt tokens"), _("Output tokens")),
+        head=(_("Day (UTC)"), _("Requests to models"), _("Prompt tokens"), _("Output tokens")),
         rows=tuple((f"{one.day}", one.requests, one.prompt, one.output) for one in days),
         series=(Series("", tuple(marks)),) if most else (),
-        end=float(most or 1),
+        end=end,
+        ticks=tuple((end * part / 5, whole(end * part / 5)) for part in range(6)),
         axis=_("Tokens"),
     )
+
+
+def _end(most: int) -> float:
+    """Where a scale ends whose fifths are round numbers."""
+    size = 10.0 ** math.floor(math.log10(max(most, 5)))
+    return size * next(step for step in (1, 1.5, 2, 3, 4, 5, 7.5, 10) if most <= step * size)

@@ -232,6 +232,7 @@ def shown_pages(school: ShowSchool) -> list[ShownPage]:
         ShownPage("platform", "admin", "/platforms/1", first=click("details.panel summary")),
         ShownPage("course-platform", "teacher", f"{of}/platform"),
         ShownPage("operations-tokens", "admin", "/operations/tokens"),
+        ShownPage("token-use", "admin", "/operations/token-use"),
         ShownPage("not-graded", "teacher", "/failed"),
         ShownPage("audit", "admin", "/audit"),
         ShownPage("menu", "teacher", "/machines", first=click(".menu-main summary")),

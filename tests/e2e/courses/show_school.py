@@ -11,7 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from grading.broker.heartbeats import Lease
+from grading.broker.token_use import Use, UseKey
 from grading.checks.kinds.code import Uses
 from grading.checks.manipulation import phrases
 from grading.checks.precheck import PrecheckOutcome
@@ -29,7 +32,7 @@ from grading.execution.display import ShownDocument, ShownExecution
 from grading.execution.values import Played
 from grading.scoring.combine import BY_MODELS
 from grading.store import tables
-from grading.store.accounts import users
+from grading.store.accounts import gateway_use, users
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
@@ -301,8 +304,26 @@ class ShowSchool(School):
                 )
             for number in range(2):
                 session.add(_dead(moment, number))
+            self._use_of_models(session)
         self.token("teacher", "read")
         self.token("admin", "admin")
+
+    def _use_of_models(self, session: Session) -> None:
+        """What a notebook server asked of the models for a month."""
+        made = users.create_token(
+            session, self.users["teacher"], "notebook server", ("chat",), timedelta(days=120), 200_000
+        )
+        today = now(session).date()
+        gateway_use.add_use(
+            session,
+            {
+                UseKey(made.id, model, today - timedelta(days=day)): Use(
+                    9 + day, 41_000 + 3_100 * day, 12_500 - 300 * day
+                )
+                for model in ("qwen3-coder:30b", "nomic-embed-text")
+                for day in range(0, 28, 3)
+            },
+        )
 
 
 def _dead(moment: datetime, number: int) -> tables.Outbox:

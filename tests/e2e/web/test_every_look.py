@@ -29,7 +29,10 @@ STAFF = (
     *("/assignments/{shown}/review/criteria/clean/groups", "/assignments/{shown}/similarity"),
     "/assignments/{shown}/review/criteria/clean/groups/next",
 )
-ADMIN = ("/users", "/operations", "/operations/messages", "/operations/webhooks", "/audit")
+ADMIN = (
+    *("/users", "/operations", "/operations/messages", "/operations/webhooks", "/operations/token-use"),
+    "/audit",
+)
 CLIPPED = """() => [...document.querySelectorAll(".came-about")]
     .filter((one) => one.scrollWidth > one.parentElement.clientWidth).map((one) => one.textContent)"""
 BEYOND = """() => {

@@ -183,7 +183,7 @@ def test_the_use_of_models_is_shown_to_its_owner_and_to_administrators(school: S
     own = school.client("teacher").get("/tokens/use").get_data(as_text=True)
     for page, there in ((everything, {"of teacher", "of admin"}), (own, {"of teacher"})):
         assert set(re.findall(r'<th scope="row">(of \w+)</th>', page)) == there
-        assert '<td data-label="Requests">4</td>' in page
+        assert '<td data-label="Requests to models">4</td>' in page
         assert '<td data-label="Prompt tokens">3,000</td>' in page
     assert '<td data-label="Limit per day">5,000</td>' in everything
     assert "1,534 tokens in 4 requests" in everything
