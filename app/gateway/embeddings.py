@@ -26,7 +26,7 @@ class EmbeddingsRequest(Lenient):
 
     model: str = Field(min_length=1, max_length=300)
     input: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
 
 
 def read(raw: Any) -> tuple[EmbeddingsRequest, Ask]:

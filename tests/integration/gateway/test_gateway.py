@@ -272,7 +272,7 @@ def test_embeddings(place: Place) -> None:
     place.server.behaviour.capabilities = ("completion", "embedding")
     create: Any = place.tool.embeddings.create
     texts = [f"text {number}" for number in range(40)]
-    for more in ({}, {"encoding_format": "float"}):
+    for more in ({}, {"encoding_format": "float"}, {"extra_body": {"encoding_format": None, "user": "x"}}):
         answer = create(model="tiny-embedder", input=texts, **more)
         assert [one.index for one in answer.data] == list(range(40))
         for one, text in zip(answer.data, texts, strict=True):
