@@ -47,6 +47,8 @@ class Result:
     usual: UsualPrompts
     advice: Advice | None
     sentence: str
+    times: int
+    """How often everything was measured."""
 
 
 def compare_strategies(
@@ -107,6 +109,7 @@ def result_of(machine: str, found: Mapping[str, Any], usual: UsualPrompts) -> Re
     )
     pays_by = cast(PaysBy, found["pays_by"])
     advice = advise(pays_by, rows, usual, found["computers"]) if rows else None
+    times = min((row["times"] for row in found["rows"]), default=0)
     accepted = next((row["accepted"] for row in found["rows"] if row["batch"] == 1), None)
     if advice is None:
         said = f"not measured: {found['fault'] or 'there was not enough time.'}"
@@ -114,6 +117,8 @@ def result_of(machine: str, found: Mapping[str, Any], usual: UsualPrompts) -> Re
         said = _of_batch(advice, rows, accepted)
     else:
         said = _of_prompts(advice, usual, found["computers"])
+    if times == 1:
+        said += " Everything was measured only once."
     return Result(
         machine,
         found["engine"],
@@ -125,6 +130,7 @@ def result_of(machine: str, found: Mapping[str, Any], usual: UsualPrompts) -> Re
         usual,
         advice,
         said,
+        times,
     )
 
 

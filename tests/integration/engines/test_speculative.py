@@ -327,7 +327,8 @@ def test_what_a_draft_model_brings_is_measured(pair: tuple[Path, Path]) -> None:
     assert 0 < (result.accepted or 0) < 1
     assert result.advice is not None
     assert result.advice.on == ((one.strategy.tokens_s or 0) > (one.direct.tokens_s or 0))
-    assert result.sentence.endswith("Recommended: on." if result.advice.on else "Recommended: off.")
+    advised = "on" if result.advice.on else "off"
+    assert result.sentence.endswith(f"Recommended: {advised}. Everything was measured only once.")
     assert f"{result.accepted:.0%} of the proposals accepted" in result.sentence
 
 
