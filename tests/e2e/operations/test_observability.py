@@ -21,10 +21,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Heartbeat
+from grading.broker.token_use import Use, UseKey
 from grading.store import Store, schema
+from grading.store.accounts import gateway_use
 from grading.store.database import now
 from grading.store.privacy import backup
 from grading.store.rounds import lifecycle, locking, preparing
+from grading.store.tables import Token
 from tests.support.engines import all_metrics
 from tests.support.factories import add_assignment, begin_round, result, submit
 from tests.support.redis_servers import certificates
@@ -109,6 +112,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
         system.parts.start("worker", "worker", "dgx-spark-1")
         url = f"http://127.0.0.1:{port}"
         client = furnish(system.store, url)
+        use_gateway(system.store)
         until(lambda: accepts_uploads(url), 30, "the web app answers")
         system.until_alive("dgx-spark-1")
         until(lambda: any(one.part == "store" for one in system.dispatch.parts()), 30, "the store is there")
@@ -128,6 +132,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory, sqlite_databases: SqliteDatab
             system.parts.kill(part)  # all was seen; ending in order takes seconds
             found.logs[part] = (folder / f"{part}.log").read_text().splitlines()
         yield found
+
+
+def use_gateway(store: Store) -> None:
+    """A token used a model today."""
+    with store.write() as session:
+        token = session.query(Token).one()
+        used = {UseKey(token.id, "tiny", now(session).date()): Use(1, 5, 2)}
+        gateway_use.add_use(session, used)
 
 
 def whole_metrics(found: Seen, system: Site, url: str) -> bool:

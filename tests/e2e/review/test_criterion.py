@@ -143,6 +143,6 @@ def test_a_group_with_one_key(careful: Page, school: School, site: str, pictures
     at(page, "Group 1")
     page.get_by_label("Comment at the answer of each member").fill("Say why.")
     page.get_by_text("Other points, or only the comment").click()
-    page.get_by_label("Points, 0 to 6").press("Enter")  # no level is given by it
-    at(page, "Group 1")
+    page.get_by_label("Points, 0 to 6").press("Enter")  # the first button, a level, is not pressed by it
+    at(page, "Group 2")
     expect(page.get_by_text("Saved for")).to_be_visible()
