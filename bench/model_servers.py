@@ -370,6 +370,16 @@ def started(server: ModelServer, setup: Setup) -> Iterator[ServerProcess]:
         running.stop()
 
 
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """SIGTERM leaves the block as an exception does, so that what was started in it is ended."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _json(url: str) -> dict[str, object]:
     with requests.Session() as session:
         session.trust_env = False

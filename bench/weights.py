@@ -21,8 +21,14 @@ from pathlib import Path
 import click
 
 from bench.model_server_lab import ANSWER_S, VLLM_OPTION, Lab, Remembered, lab_of, unheard
-from bench.model_servers import GivenCommand, ModelServer, ServerBroken, known_servers, missing_for
-from bench.termination import ending_in_order
+from bench.model_servers import (
+    GivenCommand,
+    ModelServer,
+    ServerBroken,
+    ending_in_order,
+    known_servers,
+    missing_for,
+)
 from grading.broker.kept_digests import KeptDigests
 from grading.domain.errors import EngineError, ModelMissing, OutputEmpty, OutputEndless, OutputTruncated
 from grading.domain.model_behaviour import decode, distance

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import click
 
-from bench.termination import ending_in_order
+from bench.model_servers import ending_in_order
 
 
 @click.command("engines")

@@ -14,10 +14,9 @@ from pathlib import Path
 import click
 
 from bench.model_server_lab import VLLM_OPTION, lab_of
-from bench.model_servers import ModelServer, known_servers, missing_for
+from bench.model_servers import ModelServer, ending_in_order, known_servers, missing_for
 from bench.situations import failures, generations
 from bench.situations.situation import Row, Seen, Situation, UnderTest
-from bench.termination import ending_in_order
 from grading.domain.errors import EngineError
 
 log = logging.getLogger(__name__)

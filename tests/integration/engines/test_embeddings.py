@@ -20,8 +20,7 @@ from grading.domain.errors import (
     ModelMissing,
 )
 from tests.support.servers.base import ModelServer
-from tests.support.servers.embeddings import embedding
-from tests.support.servers.instances import tokens
+from tests.support.servers.instances import embedding, tokens
 from tests.support.servers.ollama_server import ollama_server
 from tests.support.servers.openai_server import openai_server
 from workers.machine.engines import open_engine, open_engines

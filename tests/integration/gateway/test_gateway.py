@@ -24,8 +24,7 @@ from grading.store import tables
 from grading.store.accounts import gateway_use, users
 from tests.support.engines import job
 from tests.support.servers.base import ModelServer
-from tests.support.servers.embeddings import embedding
-from tests.support.servers.instances import PROSE, tokens
+from tests.support.servers.instances import PROSE, embedding, tokens
 from tests.support.servers.openai_server import openai_server
 from tests.support.system import Site, site, until
 

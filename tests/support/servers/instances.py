@@ -1,9 +1,10 @@
-"""Answers of the test servers: valid instances of a schema, the same for the same prompt, quoting it."""
+"""Answers of the test servers: valid instances of a schema or vectors, the same for the same prompt."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from typing import Any
 
@@ -11,6 +12,8 @@ from workers.machine.engines.instant import InstanceMaker
 
 NUMBERED = re.compile(r"^[+ ]?\s*\d+\s*[|:│]\s?")
 WORDS = ("clear", "steps", "data", "plot", "shows", "reason", "careful", "result", "names", "tested")
+EMBEDDING = 8
+"""Numbers of a vector."""
 PROSE = "Here is what I think about the work: it is a good start, and the plot is easy to read."
 
 
@@ -95,3 +98,10 @@ def _quotable(user: str) -> list[str]:
         ):
             found.append(plain)
     return found
+
+
+def embedding(text: str) -> list[float]:
+    """A vector of length 1 that a text always has."""
+    numbers = [byte - 127.5 for byte in hashlib.sha256(text.encode()).digest()[:EMBEDDING]]
+    size = math.hypot(*numbers)
+    return [number / size for number in numbers]

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
-from tests.support.servers.embeddings import embedding
-from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
+from tests.support.servers.instances import answer_text, embedding, faulty_text, pieces, tokens
 
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
 BROKEN_OFF = {

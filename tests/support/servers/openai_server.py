@@ -9,9 +9,8 @@ from typing import Any
 
 from tests.support.servers.base import UNPARSED, Behaviour, ModelHandler, ModelServer, main, shown, stats_of
 from tests.support.servers.continuations import continued
-from tests.support.servers.embeddings import embedding
 from tests.support.servers.flavours import FLAVOURS, Flavour, error, pages, thought
-from tests.support.servers.instances import answer_text, faulty_text, pieces, tokens
+from tests.support.servers.instances import answer_text, embedding, faulty_text, pieces, tokens
 
 DEAD = "generation thread died"
 
