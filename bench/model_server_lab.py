@@ -17,7 +17,7 @@ from cli.dev.embedded_redis import free_port
 from grading.broker.kept_digests import KeptDigests
 from grading.config.machines import Machine
 from workers.machine.engines import open_engines
-from workers.machine.engines.base import Engine, Phase, Request
+from workers.machine.engines.base import Engine, Request
 from workers.machine.model_digests import ModelDigests
 
 PLACE = "server"
@@ -113,7 +113,3 @@ def lab_of(server: ModelServer, folder: Path, slots: int = 2) -> Lab:
     weights = server.make_weights(folder / "first", 0), server.make_weights(folder / "second", 1)
     setup = Setup(folder / f"weights{server.suffix}", free_port(), slots, server.context)
     return Lab(server, weights, setup)
-
-
-def unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody waits for."""

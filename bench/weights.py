@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from bench.model_server_lab import ANSWER_S, VLLM_OPTION, Lab, Remembered, lab_of, unheard
+from bench.model_server_lab import ANSWER_S, VLLM_OPTION, Lab, Remembered, lab_of
 from bench.model_servers import (
     GivenCommand,
     ModelServer,
@@ -32,7 +32,7 @@ from bench.model_servers import (
 from grading.broker.kept_digests import KeptDigests
 from grading.domain.errors import EngineError, ModelMissing, OutputEmpty, OutputEndless, OutputTruncated
 from grading.domain.model_behaviour import decode, distance
-from workers.machine.engines.base import Engine, Request
+from workers.machine.engines.base import Engine, Request, unheard
 from workers.machine.model_digests import ModelDigests
 
 SIZES = (0, 1, 2, 3, 5, 8)

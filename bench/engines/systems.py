@@ -20,7 +20,7 @@ import requests
 from bench.engines.workload import Ask, job
 from bench.tiny_models import PRINTABLE
 from grading.domain.errors import BudgetExceeded, EngineError
-from workers.machine.engines.base import Engine, Phase, Request
+from workers.machine.engines.base import Engine, Request, unheard
 from workers.machine.engines.mlx.engine import MlxEngine
 from workers.machine.engines.openai.engine import OpenAIEngine
 
@@ -108,7 +108,7 @@ class ByEngine:
             temperature=0.0,
             deadline_s=self._left(),
         )
-        made = self._engine.generate(request, _unheard)
+        made = self._engine.generate(request, unheard)
         ended = 0 if made.truncated else 1
         tokens = made.tokens
         return Answer(made.text, tokens.output, tokens.output + ended, tokens.prompt, tokens.cached)
@@ -224,7 +224,3 @@ def at_once(side: Side, asks: Sequence[Ask]) -> Run:
         if not ask.schema and not exact:
             raise NotExact(f"{side.name} wrote {answer.tokens} tokens of {ask.most}: {answer.text[:80]!r}")
     return Run(seconds, answers)
-
-
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Nobody looks at the progress."""

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bench.model_server_lab import ANSWER_S, unheard
+from bench.model_server_lab import ANSWER_S
 from bench.model_servers import START_S
 from bench.situations.generations import LIMIT, USER
 from bench.situations.situation import Seen, Situation, UnderTest
 from grading.domain.errors import EngineError, ModelMissing
 from workers.machine.circuits import probe
-from workers.machine.engines.base import Cancel, Phase
+from workers.machine.engines.base import Cancel, Phase, unheard
 
 LONG = 15_000
 """Tokens of an answer that is not to end by itself."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import jsonschema
 
-from bench.model_server_lab import ANSWER_S, PLACE, unheard
+from bench.model_server_lab import ANSWER_S, PLACE
 from bench.model_servers import Offer
 from bench.situations.situation import Seen, Situation, UnderTest
 from grading.domain.errors import EngineError, JobInvalid, ModelMissing, OutputEmpty
-from workers.machine.engines.base import Generation, ReportsCapacity, ToolsRefused
+from workers.machine.engines.base import Generation, ReportsCapacity, ToolsRefused, unheard
 
 USER = "Name what the student did well."
 LIMIT = 40

@@ -36,8 +36,8 @@ from workers.machine.engines.base import (
     Engine,
     Generate,
     Generation,
-    Phase,
     Request,
+    unheard,
 )
 from workers.machine.worker import MachineProcess
 
@@ -254,12 +254,12 @@ class Place:
     def _context(self) -> int | None:
         if not isinstance(self.engine, CountsTokens):
             return None
-        counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), _quiet)
+        counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), unheard)
         return counter.context_tokens if counter else None
 
     def _count(self) -> Callable[[str], int]:
         if isinstance(self.engine, CountsTokens):
-            counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), _quiet)
+            counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), unheard)
             if counter is not None:
                 return counter.count
         return lambda text: len(text) // 4
@@ -273,7 +273,7 @@ class Place:
             began = time.monotonic()
             try:
                 with ThreadPoolExecutor(case.batch, thread_name_prefix="strategies") as threads:
-                    answers = tuple(threads.map(lambda one: generate(one, _quiet), asked))
+                    answers = tuple(threads.map(lambda one: generate(one, unheard), asked))
             except (OutputEmpty, OutputTruncated):
                 continue  # it is about its time, not about what it says
             return Sample(answers, time.monotonic() - began)
@@ -378,10 +378,6 @@ def _accepted(samples: Sequence[Sample]) -> float | None:
                 if (one := detail.values.get(name)) is not None:
                     totals[name] += float(one.value)
     return totals["accepted"] / totals["proposed"] if totals["proposed"] else None
-
-
-def _quiet(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Nobody follows it."""
 
 
 def _job(seconds: float, output: int) -> Job:

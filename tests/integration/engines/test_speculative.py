@@ -22,9 +22,10 @@ from tests.support.decode_loop import Driven, alone, words
 from tests.support.engines import SMALLER, ask, measured, quiet
 from tests.support.strategies import compared, expect_figures
 from workers.machine.engines import Generation, Request, open_engine
+from workers.machine.engines.base import unheard
 from workers.machine.engines.estimators import WeightedMean
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.generation import CallerWait, unheard
+from workers.machine.engines.mlx.generation import CallerWait
 from workers.machine.engines.mlx.model import LoadedModel, load_model
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.speculative.decode_loop import DraftDecodeLoop, DraftModels

@@ -127,6 +127,10 @@ class Progress(Protocol):
         ...
 
 
+def unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
+    """Progress of a generation that nobody follows."""
+
+
 ModelSource = Literal["", "ollama", "hub", "server"]
 """Where an engine has its models from: an Ollama that pulls them, files of the Hugging Face hub that the
 worker loads, or a server that lists them at `/v1/models`; empty where `grader deploy` can neither bring nor

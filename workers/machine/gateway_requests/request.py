@@ -29,6 +29,7 @@ from workers.machine.engines.base import (
     Request,
     ToolsRefused,
     calls_tools,
+    unheard,
 )
 
 Reason = Literal["stop", "length", "tool_calls"]
@@ -218,12 +219,8 @@ def _message(said: Said) -> dict[str, Any]:
 
 
 def _counter(engine: Engine, model: str) -> Callable[[str], int]:
-    measure = engine.token_counter(model, COUNT_S, _unheard) if isinstance(engine, CountsTokens) else None
+    measure = engine.token_counter(model, COUNT_S, unheard) if isinstance(engine, CountsTokens) else None
     return measure.count if measure else lambda text: max(1, len(text) // CHARS_A_TOKEN)
-
-
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody looks at."""
 
 
 def _job(request_id: str, ask: Ask, seconds: float) -> Job:

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from grading.domain.errors import ConfigError, EngineError
-from workers.machine.engines.base import Comparison, Generation, Metric, Progress, Request, TokenCounter
+from workers.machine.engines.base import (
+    Comparison,
+    Generation,
+    Metric,
+    Progress,
+    Request,
+    TokenCounter,
+    unheard,
+)
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.constraint import Constraint
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters, DecodeLoops, Runner, Shape
-from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
+from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation
 from workers.machine.engines.mlx.model import LoadedModel, Prompt, load_model, require_room
 from workers.machine.engines.mlx.models import Models
 from workers.machine.engines.mlx.prefix_caches import Layers, PrefixCaches, default_bytes

@@ -123,10 +123,6 @@ class CallerWait:
         return future.result()
 
 
-def unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody looks at."""
-
-
 @dataclass(eq=False)
 class Ticket:
     """One generation on its way through the mlx thread. Times are of `time.monotonic`."""

@@ -26,9 +26,9 @@ from workers.machine.engines.base import (
     Embeddings,
     EmbeddingsRefused,
     Generation,
-    Phase,
     Progress,
     Request,
+    unheard,
 )
 from workers.machine.engines.http.answer import Answer, messages, wrote_something
 from workers.machine.engines.http.embeddings import checked
@@ -57,10 +57,6 @@ itself, Ollama since June 2026 cuts it to the last half of the context, which lo
 """
 MAX_REPEATS = 30
 """Ollama stops a model that writes a token once more, and sends no last part (its `llm/llama_server.go`)."""
-
-
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody looks at."""
 
 
 class _Cut(Exception):
@@ -151,7 +147,7 @@ class OllamaEngine:
         self._counters.open()
         with self._wire.watch(seconds, cancel) as watch:
             watch.check()
-            patience = BusyRetry(watch, _unheard, self._wire.limits.busy)
+            patience = BusyRetry(watch, unheard, self._wire.limits.busy)
             return patience.until_room(
                 lambda: self._wire.exchange(watch, model, lambda client: self._embed(client, model, texts))
             )

@@ -27,11 +27,11 @@ from workers.machine.engines.base import (
     Capacity,
     Embeddings,
     Generation,
-    Phase,
     Progress,
     Request,
     TokenCounter,
     ToolsRefused,
+    unheard,
 )
 from workers.machine.engines.http.answer import Answer, lines, messages, wrote_something
 from workers.machine.engines.http.errors import broke_off, garbled, not_a_page, reason
@@ -232,7 +232,7 @@ class ChatExchange:
         seconds = min(LOOK_S, SHARE * self.watch.remaining)
         asked = question(self.request, seconds, self.request.cancel)
         with self.peer.watch(seconds, asked.cancel) as inner, self.watch.aside(inner):
-            reading = EventStream(inner, Answer(inner, _unheard, MOST_TOKENS), self.peer.server.where)
+            reading = EventStream(inner, Answer(inner, unheard, MOST_TOKENS), self.peer.server.where)
             with self.peer.wire(inner) as wire:
                 try:
                     form = self._guarded(
@@ -379,10 +379,6 @@ def _refused(status: int, body: str, payload: dict[str, Any]) -> str:
     return fields[-1] if fields and any(word in said for word in _UNKNOWN) else ""
 
 
-def _unheard(_tokens: int, _phase: Phase = "generating", _draft: str = "", /) -> None:
-    """Progress of what nobody waits for."""
-
-
 SCHEMAS = ("auto", "json_schema", "none")
 
 
@@ -448,7 +444,7 @@ class OpenAIEngine:
         self._counters.open()
         peer = self._peer
         with peer.watch(seconds, Cancel()) as watch:
-            patience = BusyRetry(watch, _unheard, peer.limits.busy)
+            patience = BusyRetry(watch, unheard, peer.limits.busy)
             return patience.until_room(
                 lambda: self._talk(watch, lambda wire: peer.fingerprints.digest(wire, model))
             )
@@ -481,7 +477,7 @@ class OpenAIEngine:
         peer = self._peer
         with peer.watch(seconds, cancel) as watch:
             watch.check()
-            patience = BusyRetry(watch, _unheard, peer.limits.busy)
+            patience = BusyRetry(watch, unheard, peer.limits.busy)
             return patience.until_room(
                 lambda: self._talk(watch, lambda wire: peer.server.embed(wire, model, texts))
             )

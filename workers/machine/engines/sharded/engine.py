@@ -19,11 +19,12 @@ from workers.machine.engines.base import (
     Progress,
     Request,
     TokenCounter,
+    unheard,
 )
 from workers.machine.engines.http.answer import messages
 from workers.machine.engines.mlx.decode_loop import BATCH_METRICS, Counters
 from workers.machine.engines.mlx.engine import MlxEngine
-from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation, unheard
+from workers.machine.engines.mlx.generation import CallerWait, Sampling, Ticket, Watch, generation
 from workers.machine.engines.mlx.model import LoadedModel, require_room
 from workers.machine.engines.sharded.loading import load_words
 from workers.machine.engines.sharded.protocol import Mode, Settings
