@@ -113,7 +113,6 @@ EXEMPT: Mapping[str, str] = {
     "workers.machine.model_digests.BEFORE_S": _LIMIT,
     "workers.machine.model_digests.AFTER_S": _LIMIT,
     "workers.machine.engines.ollama.capacity.LEAST_S": _LIMIT,
-    "workers.machine.rehearsal": _UNUSED,
     "workers.machine.strategy_comparison": _UNUSED,
     "grading.broker.token_use": _UNUSED,
     "workers.server.delivery": _UNUSED,

@@ -119,6 +119,7 @@ def killed(tested: UnderTest) -> Seen:
 
 def refused(tested: UnderTest) -> Seen:
     """Nothing listens at the server's address."""
+    tested.stop()
     with tested.worker() as (engine, _):
         began = time.monotonic()
         try:

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -138,6 +138,12 @@ def memory() -> dict[str, int]:
     return found
 
 
+def leave_answer(process: MachineProcess, question: str, found: Mapping[str, Any]) -> None:
+    """Keep what was found for who asked; see `cli.examinations`."""
+    key = f"{EXAMINATIONS}{process.machine.name}:{question}"
+    process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+
+
 def register(app: Celery, process: MachineProcess) -> None:
     """Make the examination known to a worker's application."""
     software()  # read now: later the files may be another version's
@@ -146,6 +152,4 @@ def register(app: Celery, process: MachineProcess) -> None:
     def examine_machine(examination: str, patience_s: float, until: float) -> None:
         if process.leases.time() > until:
             return  # nobody waits for it any more
-        found = examine(process, min(float(patience_s), MOST_PATIENCE_S))
-        key = f"{EXAMINATIONS}{process.machine.name}:{examination}"
-        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+        leave_answer(process, examination, examine(process, min(float(patience_s), MOST_PATIENCE_S)))

@@ -6,7 +6,6 @@ rounds, no leases and no results but the figures here. Runs of students go on be
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import threading
@@ -19,16 +18,15 @@ from typing import Any
 from celery import Celery
 
 from grading.broker import celery_app
-from grading.broker.canaries import EXAMINATIONS
 from grading.config.settings import EngineSettings
 from grading.domain.jobs import Job, Result, read_job
+from workers.machine.diagnostics import leave_answer
 from workers.machine.engines.base import Cancel, Phase
 from workers.machine.model_digests import WeightsCheck
 from workers.machine.stages.run import run_stage
 from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
-KEEP_S = 600
 IN_BATCH = ("reading", "generating")
 """Phases of a run that the engine works on; before them it loads the model, or the run waits for room."""
 LONGEST_MESSAGE = 300
@@ -146,5 +144,4 @@ def register(app: Celery, process: MachineProcess) -> None:
         if seconds <= 0:
             return  # nobody waits for it any more
         found = rehearse(process, [read_job(one) for one in jobs], min(int(runs), MOST_RUNS), seconds)
-        key = f"{EXAMINATIONS}{process.machine.name}:{rehearsal}"
-        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+        leave_answer(process, rehearsal, found)

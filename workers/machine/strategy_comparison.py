@@ -6,7 +6,6 @@ is broken off as soon as students' work or a gateway request comes.
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import statistics
@@ -22,12 +21,11 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from grading.broker import celery_app
-from grading.broker.canaries import EXAMINATIONS
 from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, OutputEmpty, OutputTruncated
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric
-from workers.machine.diagnostics import memory
+from workers.machine.diagnostics import leave_answer, memory
 from workers.machine.engines.base import (
     Cancel,
     ComparesStrategy,
@@ -37,12 +35,12 @@ from workers.machine.engines.base import (
     Generate,
     Generation,
     Request,
+    TokenCounter,
     unheard,
 )
 from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
-KEEP_S = 600
 LOOK_S = 0.5
 MOST_S = 300.0
 ROUNDS = 3
@@ -214,8 +212,9 @@ class Place:
 
     def _measure(self, both: Comparison, samples: dict[tuple[Case, Way], list[Sample]]) -> None:
         """Everything once, then again as long as there is time for all of it."""
-        texts = Texts(self._count())
-        cases = list(self._cases(both))
+        counter = self._counter()
+        texts = Texts(counter.count if counter else lambda text: len(text) // 4)
+        cases = list(self._cases(both, counter.context_tokens if counter else None))
         ways: tuple[tuple[Way, Generate], ...] = (
             ("direct", both.direct),
             ("strategy", both.with_strategy),
@@ -236,9 +235,9 @@ class Place:
                     samples.setdefault((case, way), []).append(sample)
             took = time.monotonic() - began
 
-    def _cases(self, both: Comparison) -> Iterator[Case]:
+    def _cases(self, both: Comparison, context: int | None) -> Iterator[Case]:
         """Short prompts first, so that what is not reached in time are the long ones."""
-        lengths, context = self.lengths, self._context()
+        lengths = self.lengths
         if both.pays_by == "batch":
             for batch in lengths.batches:
                 if batch <= self.slots:
@@ -251,18 +250,10 @@ class Place:
         if both.pays_by == "answer" and self.slots > 1:
             yield Case(lengths.known, lengths.new[0], self.slots, lengths.output)
 
-    def _context(self) -> int | None:
+    def _counter(self) -> TokenCounter | None:
         if not isinstance(self.engine, CountsTokens):
             return None
-        counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), unheard)
-        return counter.context_tokens if counter else None
-
-    def _count(self) -> Callable[[str], int]:
-        if isinstance(self.engine, CountsTokens):
-            counter = self.engine.token_counter(self.model, max(1.0, self.limits.left_s), unheard)
-            if counter is not None:
-                return counter.count
-        return lambda text: len(text) // 4
+        return self.engine.token_counter(self.model, max(1.0, self.limits.left_s), unheard)
 
     def _sample(self, generate: Generate, case: Case, texts: Texts) -> Sample:
         """Generate a batch of answers at the same time. Raises EngineErrors."""
@@ -400,9 +391,7 @@ def register(app: Celery, process: MachineProcess) -> None:
     """Make the comparison known to a worker's application."""
 
     def answer(comparison: str, seconds: float, draft: str) -> None:
-        found = compare(process, seconds, draft)
-        key = f"{EXAMINATIONS}{process.machine.name}:{comparison}"
-        process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
+        leave_answer(process, comparison, compare(process, seconds, draft))
 
     @app.task(name=celery_app.COMPARE, ignore_result=True)
     def compare_strategies(comparison: str, options: Mapping[str, Any], until: float) -> None:
