@@ -133,6 +133,8 @@ def compare(
     try:
         with _watched(process, limits):
             for number, (engine, model) in enumerate(places):
+                if limits.cancel.cancelled:
+                    break  # to open an engine loads its models
                 share = Limits(time.monotonic() + limits.left_s / (len(places) - number), limits.cancel)
                 place = Place(process.engines[engine], model, machine.slots_of(engine), share, lengths)
                 if (one := place.compare(draft)) is not None:
@@ -238,6 +240,10 @@ class Place:
     def _cases(self, both: Comparison, context: int | None) -> Iterator[Case]:
         """Short prompts first, so that what is not reached in time are the long ones."""
         lengths = self.lengths
+
+        def fits(known: int, new: int) -> bool:
+            return context is None or known + new + lengths.output + ROOM_FOR_TEMPLATE <= context
+
         if both.pays_by == "batch":
             for batch in lengths.batches:
                 if batch <= self.slots:
@@ -245,10 +251,12 @@ class Place:
             return
         for new in lengths.new:
             for known in (0, lengths.known):
-                if context is None or known + new + lengths.output + ROOM_FOR_TEMPLATE <= context:
+                if fits(known, new):
                     yield Case(known, new, 1, lengths.output)
-        if both.pays_by == "answer" and self.slots > 1:
-            yield Case(lengths.known, lengths.new[0], self.slots, lengths.output)
+        shortest = lengths.new[0]
+        known = lengths.known if fits(lengths.known, shortest) else 0
+        if both.pays_by == "answer" and self.slots > 1 and fits(known, shortest):
+            yield Case(known, shortest, self.slots, lengths.output)
 
     def _counter(self) -> TokenCounter | None:
         if not isinstance(self.engine, CountsTokens):

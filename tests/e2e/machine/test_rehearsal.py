@@ -46,22 +46,12 @@ context_tokens = {context}
 """
 
 
-class RoomyLlamaCpp(LlamaCpp):
-    """With room for the prompts of a class."""
-
-    context = CONTEXT
-
-
-class RoomyOllama(Ollama):
-    """The same."""
-
-    context = CONTEXT
-
-
 def present() -> list[ModelServer]:
     """llama.cpp and mlx_lm.server, which every test environment has, and the others that are here."""
-    others = [one for one in (Vllm(), RoomyOllama()) if not one.missing()]
-    return [RoomyLlamaCpp(), MlxLm(), *others]
+    roomy = [LlamaCpp(), *(one for one in (Vllm(), Ollama()) if not one.missing())]
+    for one in roomy:
+        one.context = CONTEXT  # of the weights, too
+    return [*roomy, MlxLm()]
 
 
 @pytest.fixture(scope="module")

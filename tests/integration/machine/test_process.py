@@ -28,7 +28,14 @@ from tests.support.factories import RUBRIC, document
 from tests.support.system import until
 from workers.machine import strategy_comparison
 from workers.machine.active_run import Message
-from workers.machine.engines.base import Comparison, Generate, Generation, Progress, Request
+from workers.machine.engines.base import (
+    Comparison,
+    Generate,
+    Generation,
+    Progress,
+    Request,
+    TokenCounter,
+)
 from workers.machine.engines.instant import InstantEngine
 from workers.machine.results import Inbox
 from workers.machine.worker import MachineProcess
@@ -453,6 +460,44 @@ def test_students_work_ends_a_comparison(strategic: tuple[MachineProcess, Strate
     assert len(told["strategies"][0]["rows"]) == 1  # what was measured before
     with process_busy(process):
         assert strategy_comparison.compare(process, 60.0)["ended"] == "busy"
+
+
+class Short(Strategic):
+    """The model's context has no room for the prefix that is measured."""
+
+    opened = 0
+
+    def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter:
+        return TokenCounter(2000, lambda text: len(text) // 4)
+
+    @contextmanager
+    def comparison(
+        self, model: str, seconds: float, fits: Callable[[int], bool], draft: str = ""
+    ) -> Iterator[Comparison]:
+        self.opened += 1
+        yield Comparison("sharded", "answer", self.says(0.0, 0.003), self.says(3.0, 0.001))
+
+
+def test_only_what_fits_the_context_is_compared(leases: Leases) -> None:
+    process = MachineProcess(MACHINE, {"instant": Short()}, leases, lambda *_: None)
+    (found,) = strategy_comparison.compare(process, 60.0)["strategies"]
+    assert found["fault"] == ""
+    assert {row["batch"] for row in found["rows"]} == {1, MACHINE.slots}
+    assert max(row["known"] for row in found["rows"]) < 100  # the instructions alone
+
+
+def test_no_other_model_is_loaded_for_a_comparison_once_work_waits(leases: Leases) -> None:
+    stages = {s: {"engine": "instant", "model": s} for s in ("analysis", "feedback")}
+    machine = Machine.model_validate({"name": "dgx-spark-2", "slots": 3, "stages": stages})
+    engine = Short()
+    process = MachineProcess(machine, {"instant": engine}, leases, lambda *_: None)
+
+    def work(request: Request, _progress: Progress) -> None:
+        request.cancel.cancel()
+
+    engine.before = work
+    assert len(strategy_comparison.compare(process, 60.0)["strategies"]) == 1
+    assert engine.opened == 1
 
 
 @contextmanager
