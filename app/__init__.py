@@ -23,6 +23,7 @@ from app import (
     similarity,
     statistics,
     submissions,
+    trust,
     webhooks,
 )
 from app.web import (
@@ -45,7 +46,7 @@ __all__ = ["Services", "create_app"]
 
 PACKAGES = (
     reports, accounts, courses, assignments, submissions, results, review, experiments, gradebook, statistics,
-    similarity, operations, home, api, webhooks, navigation,
+    similarity, trust, operations, home, api, webhooks, navigation,
 )  # fmt: skip
 """Each exports its blueprints, which bring routes, helpers of templates and what an app must remember, and
 as `navigation` its entries of menus, if it has any."""

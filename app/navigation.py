@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from app.web.auth import SignedIn
 from app.web.frames import framed
 from app.web.i18n import languages
-from app.web.menus import Menu, Tab, assignment_tabs, course_tabs, current_navigation
+from app.web.menus import Menu, Tab, assignment_tabs, course_tabs, current_navigation, trust_tabs
 from app.web.security import safe_next
 from app.web.services import services
 from app.web.template_helpers import StageTitles
@@ -24,7 +24,10 @@ pages = Blueprint("frame", __name__)
 @pages.record
 def _add_globals(state: BlueprintSetupState) -> None:
     state.app.jinja_env.globals.update(
-        stage_titles=StageTitles(), course_tabs=course_tabs, assignment_tabs=assignment_tabs
+        stage_titles=StageTitles(),
+        course_tabs=course_tabs,
+        assignment_tabs=assignment_tabs,
+        trust_tabs=trust_tabs,
     )
 
 

@@ -26,6 +26,8 @@ class Menu(Enum):
     """Pages of one course; their argument is `course_id`."""
     ASSIGNMENT = "assignment"
     """Pages of one assignment; their argument is `assignment_id`."""
+    TRUST = "trust"
+    """Pages below the tab "Trust" of an assignment; their argument is `assignment_id`."""
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,9 @@ def assignment_tabs(course_id: int, assignment_id: int) -> list[Tab]:
     """Those of an assignment, for the reader."""
     course = Subject(course_id)
     return current_navigation().tabs(Menu.ASSIGNMENT, auth.actor(), course, assignment_id=assignment_id)
+
+
+def trust_tabs(course_id: int, assignment_id: int) -> list[Tab]:
+    """Those below the tab "Trust" of an assignment, for the reader."""
+    course = Subject(course_id)
+    return current_navigation().tabs(Menu.TRUST, auth.actor(), course, assignment_id=assignment_id)

@@ -98,6 +98,7 @@ RULES: dict[str, tuple[str | None, Rule]] = {
     "rerun": ("grade", _instructor),
     "class.see": ("read", _staff),
     "similarity.see": (None, _staff),
+    "trust.see": ("read", _staff),
     "rubric.see": ("read", _staff),
     "rerun.see": ("read", _instructor),
     "assignment.change": ("manage", _instructor),

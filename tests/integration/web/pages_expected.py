@@ -60,6 +60,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "similarity.compare"): (303, 403, 403, 303, 404, 303),
     ("GET", "similarity.course"): (303, 403, 403, 200, 404, 200),
     ("GET", "similarity.pair"): (303, 404, 404, 404, 404, 404),
+    ("GET", "guarantee.show"): (303, 403, 403, 200, 404, 200),
     ("GET", "users.erase_form"): (303, 403, 403, 403, 403, 403),
     ("POST", "users.erase_user"): (303, 403, 403, 403, 403, 403),
     ("GET", "users.export_user"): (303, 403, 403, 403, 403, 403),

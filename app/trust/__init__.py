@@ -1,0 +1,19 @@
+"""Pages on how far an assignment's grades can be trusted, for staff: one tab with a navigation of its own.
+
+Each part has a module with its blueprint here, and an entry of Menu.TRUST below; they know nothing of each
+other.
+"""
+
+from __future__ import annotations
+
+from app.trust import guarantee
+from app.web.i18n import later as N_
+from app.web.menus import Menu, NavigationEntry
+
+blueprints = (guarantee.pages,)
+navigation = (
+    NavigationEntry(
+        Menu.ASSIGNMENT, 32, "guarantee.show", N_("Trust"), "trust.see", leads_to=(Menu.TRUST,),
+    ),
+    NavigationEntry(Menu.TRUST, 10, "guarantee.show", N_("Release"), "trust.see", below=("guarantee",)),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tests of what makes grades trusted, with a database."""
