@@ -13,10 +13,9 @@ from grading.checks.manipulation.flags import manipulation_flags
 from grading.documents import UploadedFile
 from grading.domain.evidence import Evidence
 from grading.domain.report import Report
-from tests.hostile.stages import clean
-from tests.hostile.stages.attacks import KINDS, Attack, every, load
-from tests.hostile.stages.corpus import fresh
-from tests.hostile.stages.corpus.encodings import HOW
+from grading.stress_tests.attacks import KINDS, Attack, every, load
+from grading.stress_tests.corpus.encodings import HOW
+from tests.hostile.stages import clean, fresh
 from tests.hostile.stages.engines import Gullible, Honest, Obedient, Scripted, Selective, filled
 from tests.hostile.stages.works import SAMPLES, SLUGS, assignment, attacked, evidence_of, judged, results_of
 from tests.unit.checks.samples import cell, notebook, shown

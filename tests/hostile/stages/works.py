@@ -19,7 +19,7 @@ from grading.domain.report import Report
 from grading.domain.rubric import Rubric
 from grading.domain.stages import stages_of
 from grading.scoring import combine
-from tests.hostile.stages.attacks import Attack
+from grading.stress_tests.attacks import Attack
 from workers.machine.engines.base import Engine
 from workers.machine.stages import run_stage
 

@@ -1,4 +1,4 @@
-"""The corpus, loaded: ten classes of attacks, a third of each kept apart from tuning."""
+"""The corpus of attacks, loaded: ten classes, a third of each kept apart while the patterns were tuned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Attack:
 
 def load(kind: str) -> tuple[Attack, ...]:
     """All attacks of a class."""
-    module = importlib.import_module(f"tests.hostile.stages.corpus.{kind}")
+    module = importlib.import_module(f"grading.stress_tests.corpus.{kind}")
     plain = getattr(module, "PLAIN", module.ATTACKS)
     return tuple(
         Attack(kind, number, text, said)

@@ -41,7 +41,7 @@ HOW: dict[str, Callable[[str], str]] = {
     "full width": lambda text: text.translate(FULLWIDTH),
     "maths letters": lambda text: text.translate(MATHS),
     "circled": lambda text: text.translate(CIRCLED),
-    "zero width between": lambda text: "\u200b".join(text),
+    "zero width between": "\u200b".join,
     "zero width in words": lambda text: text.replace("e", "\u200ce").replace("a", "\u2060a"),
     "zero width bits": lambda text: "".join(
         "\u200b" if bit == "0" else "\u200c" for byte in text.encode() for bit in f"{byte:08b}"
@@ -58,7 +58,7 @@ HOW: dict[str, Callable[[str], str]] = {
     "dashed": "-".join,
     "reversed": lambda text: text[::-1],
     "words reversed": lambda text: " ".join(word[::-1] for word in text.split()),
-    "soft hyphens": lambda text: "\u00ad".join(text),
+    "soft hyphens": "\u00ad".join,
     "accents": lambda text: "".join(f"{c}\u0336" if c != " " else c for c in text),
     "morse": lambda text: " ".join(MORSE.get(c, "") for c in text.lower()),
     "capitals": lambda text: "".join(c.upper() if n % 2 else c for n, c in enumerate(text)),
