@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from redis import Redis
 
 from grading.broker.gateway_requests import KEYS, SIGN_S
 from grading.broker.lua_scripts import Script
 from grading.domain.jobs import Tokens
+from grading.domain.token_use import Use, UseKey
 
 USE = "grader:token-use:"
 PENDING = f"{USE}pending"
@@ -79,23 +80,6 @@ for i = 1, #ARGV, 2 do
 end
 return 1
 """
-
-
-class UseKey(NamedTuple):
-    """What is counted together."""
-
-    token_id: int
-    model: str
-    day: date
-
-
-@dataclass(frozen=True)
-class Use:
-    """Requests answered, and their tokens."""
-
-    requests: int = 0
-    prompt: int = 0
-    output: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.broker.token_use import Use, UseKey
+from grading.domain.token_use import Use, UseKey
 from grading.store.database import now
 from grading.store.tables import GatewayUse, Token, User
 

@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from grading.broker.heartbeats import Lease
-from grading.broker.token_use import Use, UseKey
 from grading.checks.kinds.code import Uses
 from grading.checks.manipulation import phrases
 from grading.checks.precheck import PrecheckOutcome
@@ -28,6 +27,7 @@ from grading.domain.report import CriterionGrade, Report
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.stages import AnalysisOutput, FeedbackOutput
+from grading.domain.token_use import Use, UseKey
 from grading.execution.display import ShownDocument, ShownExecution
 from grading.execution.values import Played
 from grading.scoring.combine import BY_MODELS

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.token_use import Use, UseKey
+from grading.domain.token_use import Use, UseKey
 from grading.store import Store, schema
 from grading.store.accounts import gateway_use
 from grading.store.database import now

@@ -16,11 +16,11 @@ from sqlalchemy.exc import OperationalError
 from app.web import i18n, toasts
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
-from grading.broker.token_use import Use, UseKey
 from grading.config.settings import Gateway
 from grading.domain.errors import GraderError
 from grading.domain.messages import verbatim
 from grading.domain.shared_messages import NO_SUCH_COURSE
+from grading.domain.token_use import Use, UseKey
 from grading.execution.throughput import Rate
 from grading.scheduling.routing import NOTHING_WAITS, TAKES
 from grading.store import tables
