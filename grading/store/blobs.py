@@ -6,12 +6,11 @@ import hashlib
 from collections.abc import Iterable
 
 from sqlalchemy import select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from grading.store.bulk import delete_rows
+from grading.store.database import insert_into
 from grading.store.tables import (
     Blob,
     ClassUpload,
@@ -26,11 +25,10 @@ def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
 
     Inserts are sorted by hash: transactions that insert the same blobs in another order would deadlock.
     """
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     named = [(hashlib.sha256(content).hexdigest(), content) for content in data]
     for name, content in sorted(dict(named).items()):
         row = {"sha256": name, "size": len(content), "data": content}
-        session.execute(insert(Blob).values(row).on_conflict_do_nothing())
+        session.execute(insert_into(session, Blob).values(row).on_conflict_do_nothing())
     return [name for name, _ in named]
 
 

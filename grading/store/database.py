@@ -23,6 +23,8 @@ from sqlalchemy import (
     make_url,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -155,6 +157,12 @@ def now(session: Session) -> datetime:
 def clock_column(dialect: str) -> ColumnElement[Any]:
     """The database's time as a column, for queries that read other columns too; see `cache_now`."""
     return literal_column(_SQLITE_CLOCK if dialect == "sqlite" else _POSTGRESQL_CLOCK).label("clock")
+
+
+def insert_into(session: Session, table: Any) -> Any:
+    """An INSERT of the session's dialect, which has `on_conflict_do_nothing` and `on_conflict_do_update`."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    return insert(table)
 
 
 def literal_limit(count: int) -> ColumnElement[int]:

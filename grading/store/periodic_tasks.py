@@ -6,11 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.tables import PeriodicTask
 
 LEASE_S = 60.0
@@ -19,9 +17,8 @@ LEASE_S = 60.0
 
 def schedule(session: Session, name: str, payload: dict[str, Any] | None = None) -> None:
     """Schedule a task from now on; nothing happens if it exists."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"name": name, "not_before": now(session), "payload": payload or {}}
-    session.execute(insert(PeriodicTask).values(row).on_conflict_do_nothing())
+    session.execute(insert_into(session, PeriodicTask).values(row).on_conflict_do_nothing())
 
 
 def list_due(session: Session, prefix: str) -> list[str]:

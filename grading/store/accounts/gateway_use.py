@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.token_use import Use, UseKey
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.tables import GatewayUse, Token, User
 
 
@@ -20,14 +18,13 @@ def add_use(session: Session, found: Mapping[UseKey, Use]) -> None:
     """Add to what is stored. What a token used that was erased meanwhile is dropped."""
     ids = {key.token_id for key in found}
     there = set(session.scalars(select(Token.id).where(Token.id.in_(ids)).with_for_update(key_share=True)))
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     for key, use in sorted(found.items()):
         if key.token_id not in there:
             continue
         row = {"token_id": key.token_id, "day": key.day, "model": key.model}
         counts = {"requests": use.requests, "prompt_tokens": use.prompt, "output_tokens": use.output}
         more = {name: getattr(GatewayUse, name) + count for name, count in counts.items()}
-        new = insert(GatewayUse).values(**row, **counts)
+        new = insert_into(session, GatewayUse).values(**row, **counts)
         session.execute(new.on_conflict_do_update(index_elements=list(row), set_=more))
 
 

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import delete, select, tuple_, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.tables import Identity, SignInAttempt
 
 RESET_AFTER = timedelta(hours=12)
@@ -174,8 +172,7 @@ def _own(account: str, caller: Caller, *, known: bool) -> str:
 def _counter(session: Session, account: str, source: str) -> SignInAttempt:
     """One counter, locked. Locks are taken in one order: the single source's first, then the shared one."""
     new = {"account": account, "source": source, "failures": 0, "next_at": EVER, "last_at": now(session)}
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    session.execute(insert(SignInAttempt).values(new).on_conflict_do_nothing())
+    session.execute(insert_into(session, SignInAttempt).values(new).on_conflict_do_nothing())
     return session.get_one(SignInAttempt, (account, source), with_for_update=True)
 
 

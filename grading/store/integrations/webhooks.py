@@ -13,15 +13,13 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, bindparam, func, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.store import outbox
 from grading.store.audit import write_audit
-from grading.store.database import literal_limit, now
+from grading.store.database import insert_into, literal_limit, now
 from grading.store.tables import EventReceiver, Outbox, SentMessage, WebhookSecret
 
 NO_SUCH_RECEIVER = define_message(
@@ -114,8 +112,7 @@ def record_failure(session: Session, name: str, mark: str) -> bool:
     """Count a failure; returns whether the receiver is paused from now on."""
     moment = now(session)
     fresh = {"name": name, "mark": mark, "failures": 0}
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    session.execute(insert(EventReceiver).values(**fresh).on_conflict_do_nothing())
+    session.execute(insert_into(session, EventReceiver).values(**fresh).on_conflict_do_nothing())
     row = session.get_one(EventReceiver, name, with_for_update=True, populate_existing=True)
     if row.mark != mark:
         row.mark, row.failures, row.failing_since, row.paused_at = mark, 0, None, None

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Table, bindparam, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.messages import Message
 from grading.domain.round_states import RoundState
 from grading.store import outbox
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.rounds import queue
 from grading.store.tables import Base, Outbox, Round, Submission, User
 
@@ -180,6 +178,5 @@ def find_execution(session: Session, key: str) -> Any | None:
 
 def store_execution(session: Session, key: str, submission_id: str | None, content: dict[str, Any]) -> None:
     """Store a result; one that is stored stays."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     row = {"key": key, "submission_id": submission_id, "content": content, "created_at": now(session)}
-    session.execute(insert(_EXECUTIONS).values(row).on_conflict_do_nothing())
+    session.execute(insert_into(session, _EXECUTIONS).values(row).on_conflict_do_nothing())

@@ -8,13 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.integrations.canvas import values
 from grading.integrations.canvas.values import There, Wanted
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.grades.final_score import released_scores
 from grading.store.integrations.canvas import links, platform
 from grading.store.integrations.canvas.links import Link
@@ -78,9 +76,8 @@ def lease_score(
 
 def _row(session: Session, link_id: int, user_id: int) -> CanvasScore:
     """The row, locked; inserted if there is none."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     new = {"link_id": link_id, "user_id": user_id, "sent_digest": "", "lease": 0, "error": "", "dead": False}
-    session.execute(insert(CanvasScore).values(new).on_conflict_do_nothing())
+    session.execute(insert_into(session, CanvasScore).values(new).on_conflict_do_nothing())
     key = (link_id, user_id)
     return session.get_one(CanvasScore, key, with_for_update=True, populate_existing=True)
 

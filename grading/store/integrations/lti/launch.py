@@ -11,8 +11,6 @@ from html import unescape
 from typing import Any
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
@@ -40,7 +38,7 @@ from grading.store import outbox
 from grading.store.accounts import users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
-from grading.store.database import Store, now
+from grading.store.database import Store, insert_into, now
 from grading.store.integrations.lti import platform, registrations
 from grading.store.integrations.lti.tables import (
     LtiContext,
@@ -130,13 +128,12 @@ class LaunchResult:
 
 def use_nonce(session: Session, platform_id: int, launch: Launch) -> None:
     """Use up the nonce of a launch. Raises LaunchRefused when it was used before."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     moment = now(session)
     session.execute(delete(LtiNonce).where(LtiNonce.until < moment))
     until = datetime.fromtimestamp(launch.expires, UTC) + timedelta(seconds=2 * LEEWAY_S)
     hashed = hashlib.sha256(launch.nonce.encode()).hexdigest()
     row = {"platform_id": platform_id, "hash": hashed, "until": until}
-    statement = insert(LtiNonce).values(row).on_conflict_do_nothing().returning(LtiNonce.hash)
+    statement = insert_into(session, LtiNonce).values(row).on_conflict_do_nothing().returning(LtiNonce.hash)
     if session.execute(statement).first() is None:
         raise LaunchRefused(USED_BEFORE)
 

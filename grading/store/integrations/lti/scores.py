@@ -8,14 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from grading.integrations.lti.client import RESULTS
 from grading.integrations.lti.messages import Standing, rising
 from grading.integrations.lti.values import Platform
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.grades import final_score
 from grading.store.grades.final_score import released_scores
 from grading.store.integrations.lti import platform, registrations
@@ -96,14 +94,13 @@ def lease_score(
     session: Session, column: Column, user_id: int, seconds: float, base: str
 ) -> ScoreLease | str:
     """Lease the score of a student, or return why there is nothing to do: `same`, `busy`, `nobody`."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     member = session.get(LtiMember, (column.context_id, user_id))
     known = session.get(LtiScore, (column.link_id, user_id))
     if member is None or not _has_place(member.learner, known):
         return "nobody"
     new = {"link_id": column.link_id, "user_id": user_id, "max_points": 0.0, "lease": 0, "error": ""}
     new |= {"dead": False}
-    session.execute(insert(LtiScore).values(new).on_conflict_do_nothing())
+    session.execute(insert_into(session, LtiScore).values(new).on_conflict_do_nothing())
     row = session.get_one(LtiScore, (column.link_id, user_id), with_for_update=True, populate_existing=True)
     moment = now(session)
     if row.leased_until is not None and row.leased_until > moment:
