@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from babel.dates import format_date
 from flask import Blueprint, render_template
 
 from app.web import auth, charts
-from app.web.charts import NARROW, WIDE, Mark, Plot, Series
+from app.web.charts import Mark, Plot, Series
 from app.web.i18n import current, whole
 from app.web.i18n import gettext as _
 from app.web.services import services
@@ -20,12 +18,6 @@ from grading.store.accounts.gateway_use import DayUse, UsePage
 pages = Blueprint("token_use", __name__)
 SHOWN_DAYS = 30
 """Days of the tables and the plot, with today."""
-DRAWING: Mapping[str, Any] = {
-    "drawn": charts.inline,
-    "cell_text": charts.cell_text,
-    "widths": (("wide", WIDE), ("narrow", NARROW)),
-}
-"""What statistics/_plot.html needs."""
 
 
 @pages.get("/tokens/use")
@@ -50,7 +42,7 @@ def everybody() -> str:
 def _page(found: UsePage, *, everybody: bool) -> str:
     return render_template(
         "operations/token_use.html", use=found, everybody=everybody, plot_of=by_day(found.days),
-        days=SHOWN_DAYS, default_limit=services().config.gateway.daily_tokens, **DRAWING,
+        days=SHOWN_DAYS, default_limit=services().config.gateway.daily_tokens, **charts.DRAWING,
     )  # fmt: skip
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flask import Blueprint, Response, current_app, render_template, request
 from markupsafe import Markup
@@ -13,7 +11,6 @@ from sqlalchemy.orm import Session
 from app.statistics import plots
 from app.statistics.plots import PLOTS, duration
 from app.web import auth, charts, page_cache
-from app.web.charts import NARROW, WIDE
 from app.web.i18n import current
 from app.web.services import services
 from grading.domain.errors import NotFound
@@ -32,12 +29,6 @@ pages = Blueprint("statistics", __name__)
 NAMES = "any(scores,criteria,people,tested,times)"
 MOST_OTHERS, MOST_COMPARED = 20, 3
 """Courses that are offered for a comparison, and that are compared at the same time."""
-DRAWING: Mapping[str, Any] = {
-    "drawn": charts.inline,
-    "cell_text": charts.cell_text,
-    "widths": (("wide", WIDE), ("narrow", NARROW)),
-}
-"""What statistics/_plot.html needs."""
 LINKS = 12
 """Links to submissions that stand with a finding before the rest is folded."""
 
@@ -87,7 +78,7 @@ def course(course_id: int) -> str:
     titles = [found.title, *(one.title for one in chosen)]
     return render_template(
         "statistics/course.html", course=found, others=others, chosen=[one.id for one in chosen],
-        plot_of=plots.assignments(rows, titles), most=MOST_COMPARED, **DRAWING,
+        plot_of=plots.assignments(rows, titles), most=MOST_COMPARED, **charts.DRAWING,
     )  # fmt: skip
 
 
@@ -105,7 +96,7 @@ def _body(line: tables.Assignment, figures: Overview) -> Markup:
         duration=duration,
         difficulty=plots.difficulty_sentence,
         discrimination=plots.discrimination_sentence,
-        **DRAWING,
+        **charts.DRAWING,
         fewest=FEWEST,
         links=LINKS,
     )

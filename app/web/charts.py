@@ -10,7 +10,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -277,3 +277,11 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, float):
         return number(cell) if math.isfinite(cell) else "–"
     return "–" if cell is None else str(cell)
+
+
+DRAWING: Mapping[str, Any] = {
+    "drawn": inline,
+    "cell_text": cell_text,
+    "widths": (("wide", WIDE), ("narrow", NARROW)),
+}
+"""What statistics/_plot.html needs."""
