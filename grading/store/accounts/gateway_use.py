@@ -13,6 +13,9 @@ from grading.domain.token_use import Use, UseKey
 from grading.store.database import insert_into, now
 from grading.store.tables import GatewayUse, Token, User
 
+MOST_NAME = 300
+"""Letters of a model's name that are stored, as its column has them; machines may name longer ones."""
+
 
 def add_use(session: Session, found: Mapping[UseKey, Use]) -> None:
     """Add to what is stored. What a token used that was erased meanwhile is dropped."""
@@ -21,7 +24,7 @@ def add_use(session: Session, found: Mapping[UseKey, Use]) -> None:
     for key, use in sorted(found.items()):
         if key.token_id not in there:
             continue
-        row = {"token_id": key.token_id, "day": key.day, "model": key.model}
+        row = {"token_id": key.token_id, "day": key.day, "model": key.model[:MOST_NAME]}
         counts = {"requests": use.requests, "prompt_tokens": use.prompt, "output_tokens": use.output}
         more = {name: getattr(GatewayUse, name) + count for name, count in counts.items()}
         new = insert_into(session, GatewayUse).values(**row, **counts)

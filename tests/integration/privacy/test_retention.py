@@ -90,10 +90,15 @@ def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(system: Pl
         system.pass_time(40)
     assert stored == [(made.id, "org/a|b:1", 1, 5)] * 2 + [(made.id, "org/a|b:1", 3, 15)]
     assert not redis.keys(f"{USE}pending")
+    counts.charge(made.id, "m" * 400, Tokens(prompt=5))
+    system.pass_time(80)
+    system.sweeper.step()
+    with system.store.read() as session:
+        assert session.query(GatewayUse).count() == 2, "names that are too long do not stop the rest"
     with system.store.write() as session:
         assert not retention.delete_chunk(session, Retention(use_days=400))
         session.execute(update(GatewayUse).values(day=date(2020, 1, 1)))
-        assert retention.delete_chunk(session, Retention(use_days=400)) == {"gateway use": 1}
+        assert retention.delete_chunk(session, Retention(use_days=400)) == {"gateway use": 2}
 
 
 def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
