@@ -118,16 +118,12 @@ class Conversation:
 
     def _in_order(self, event: Event) -> Event:
         """A piece told twice counts once; one that was lost on the way is the end."""
-        if event.kind == "vectors":
-            if event.at != self._heard:
-                return Event(kind="failed", code="engine_broke_off")
-            self._heard += len(event.vectors)
-            return event
-        text = event.text[max(0, self._heard - event.at) :]
         if event.at > self._heard:
             return Event(kind="failed", code="engine_broke_off")
-        self._heard += len(text)
-        return event.model_copy(update={"text": text, "at": self._heard - len(text)})
+        piece = event.vectors if event.kind == "vectors" else event.text
+        new = piece[self._heard - event.at :]
+        at, self._heard = self._heard, self._heard + len(new)
+        return event.model_copy(update={event.kind: new, "at": at})
 
     def _failed(self, code: str) -> None:
         if code not in AGAIN or self._heard or self._tries >= TRIES:

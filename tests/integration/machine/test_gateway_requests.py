@@ -622,8 +622,19 @@ def test_pieces_that_come_twice_count_once_and_lost_ones_are_an_error(played: Pl
     def lost(gateway_request: str) -> None:
         played.talks.leave(gateway_request, Event(kind="text", at=2, text="cd"), Event(kind="end"))
 
-    played.plays = [twice, lost]
+    def vectors(*pieces: tuple[int, tuple[str, ...]]) -> Any:
+        told = [Event(kind="vectors", at=at, vectors=made) for at, made in pieces]
+        return lambda gateway_request: played.talks.leave(gateway_request, *told, Event(kind="end"))
+
+    played.plays = [
+        twice,
+        vectors((0, ("a", "b")), (0, ("a", "b")), (1, ("b", "c"))),
+        lost,
+        vectors((1, ("b",))),
+    ]
     assert text(played.hear()) == "abcd"
-    with pytest.raises(Refused) as gap:
-        played.hear()
-    assert gap.value.code == "engine_broke_off"
+    assert [one for event in played.hear() for one in event.vectors] == ["a", "b", "c"]
+    for _ in range(2):
+        with pytest.raises(Refused) as gap:
+            played.hear()
+        assert gap.value.code == "engine_broke_off"
