@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,7 @@ from tests.support.servers.base import ModelServer
 from tests.support.servers.openai_server import openai_server
 from tests.support.system import until
 from workers.machine.circuits import CircuitBreakers
-from workers.machine.engines.base import Engine, Generation, Request
+from workers.machine.engines.base import Cancel, Embeddings, Engine, Generation, Request
 from workers.machine.engines.openai.engine import OpenAIEngine
 from workers.machine.gateway_requests.request import MOST_UNREAD, GatewayRequest
 from workers.machine.gateway_requests.serving import (
@@ -205,8 +205,6 @@ def test_what_is_too_many_goes_back(host: Host, server: ModelServer) -> None:
 def test_a_run_that_wants_to_be_alone_does_not_wait_for_gateway_requests(
     host: Host, server: ModelServer
 ) -> None:
-    from workers.machine.engines.base import Cancel
-
     server.behaviour.seconds = 60.0
     thread = host.begin("g")
     assert server.wait_for("requests", 1, 30)
@@ -401,6 +399,19 @@ def test_what_redis_refuses_is_not_logged(redis_url: str, caplog: pytest.LogCapt
     assert "secret" not in caplog.text
 
 
+class Uncounted(Failing):
+    """An engine whose server makes embeddings and counts no tokens."""
+
+    def embed(self, model: str, texts: Sequence[str], seconds: float, cancel: Cancel) -> Embeddings:
+        return Embeddings(((1.0,),) * len(texts), 0)
+
+
+def test_embeddings_that_no_server_counts_are_estimated() -> None:
+    ask, placement = Ask(model="tiny", inputs=("x" * 40, "y") * 20), Placement(engine="openai", model="tiny")
+    (end,) = GatewayRequest("g", ask, placement, Uncounted(), Kept()).answer(60)  # type: ignore[arg-type]
+    assert end.tokens == Tokens(prompt=20 * (10 + 1))
+
+
 def test_a_slow_reader_costs_no_memory(redis_url: str) -> None:
     redis = connect(redis_url)
     talks = Talks(redis, 60)
@@ -469,8 +480,6 @@ def test_as_many_gateway_requests_go_as_runs_need_their_slots(
 
 
 def test_none_is_drawn_while_none_can_come_in() -> None:
-    from workers.machine.engines.base import Cancel
-
     config = configuration(engines={}, stages={"analysis": {"engine": "rules", "model": "rules"}})
     process = open_machine(config, config.machines[0])
     gateway_requests = GatewayRequests(

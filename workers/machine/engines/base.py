@@ -199,7 +199,7 @@ class Embeddings:
 
     vectors: tuple[tuple[float, ...], ...]
     tokens: int
-    """Of all texts, as the server counts them."""
+    """Of all texts, as the server counts them; 0 where it counts none."""
 
 
 @runtime_checkable

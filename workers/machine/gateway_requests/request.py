@@ -106,7 +106,7 @@ class GatewayRequest:
                 if self.why:
                     return self._failed(self.why)
                 raise
-            tokens += made.tokens
+            tokens += made.tokens or sum(map(_estimated, texts))
             self.talks.say(self.id, Event(kind="vectors", at=at, vectors=tuple(map(_base64, made.vectors))))
         return (Event(kind="end", tokens=Tokens(prompt=tokens)),)
 
@@ -220,7 +220,12 @@ def _message(said: Said) -> dict[str, Any]:
 
 def _counter(engine: Engine, model: str) -> Callable[[str], int]:
     measure = engine.token_counter(model, COUNT_S, unheard) if isinstance(engine, CountsTokens) else None
-    return measure.count if measure else lambda text: max(1, len(text) // CHARS_A_TOKEN)
+    return measure.count if measure else _estimated
+
+
+def _estimated(text: str) -> int:
+    """Tokens of a text that no engine counts."""
+    return max(1, len(text) // CHARS_A_TOKEN)
 
 
 def _job(request_id: str, ask: Ask, seconds: float) -> Job:
