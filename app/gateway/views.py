@@ -76,7 +76,7 @@ def embeddings() -> Response:
     """The embeddings of texts."""
     caller, slots = _caller(), request_slots()
     body, ask = embedding_requests.read(_body())
-    if body.model not in slots.gateway.embedders():
+    if body.model not in slots.gateway.offer().embedders:
         raise NoEmbeddings(param="model")
     _require_waiting_room(slots, ask.model)
     conversation = Conversation(slots.gateway, ask, _gone())
@@ -138,8 +138,8 @@ def _streamed(first: bytes, pieces: Generator[bytes, None, None], inside: ExitSt
 
 def _names() -> list[str]:
     """The models of chats and of embeddings."""
-    gateway = request_slots().gateway
-    return sorted({*gateway.models(), *gateway.embedders()})
+    offer = request_slots().gateway.offer()
+    return sorted(offer.models | offer.embedders)
 
 
 def _caller() -> Actor:
@@ -166,7 +166,7 @@ def _body() -> Any:
 def _require_room(slots: RequestSlots, name: str) -> None:
     """Go on, or raise NoSuchModel, Failed or TooMany."""
     gateway = slots.gateway
-    if name not in gateway.models():
+    if name not in gateway.offer().models:
         raise fault("no_machine") if gateway.configured(name) else NoSuchModel(param="model")
     _require_waiting_room(slots, name)
 

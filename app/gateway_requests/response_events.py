@@ -136,7 +136,7 @@ class Conversation:
         if waited_s > settings.limit_s + (PAUSE_S * 6 if self._begun else 0):
             raise fault("budget_exceeded" if self._begun else "machines_busy")
         if not self._begun and now - checked_at > LOOK_FOR_MACHINES_S:
-            if not self.gateway.offers(self.ask.model):
+            if not self.gateway.offer().answers(self.ask.model):
                 raise fault("no_machine")
             return now
         return checked_at

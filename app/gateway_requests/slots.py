@@ -29,6 +29,18 @@ HOLD_S = 10.0
 
 
 @dataclass(frozen=True)
+class Offer:
+    """What live machines can be asked for: models and names of stages for chats, models for embeddings."""
+
+    models: frozenset[str]
+    embedders: frozenset[str]
+
+    def answers(self, name: str) -> bool:
+        """Whether a request for this name, as `Ask.model` has it, can be answered."""
+        return name in self.models or name in map(embedder, self.embedders)
+
+
+@dataclass(frozen=True)
 class GatewayServices:
     """Everything the gateway is given. `send` puts a request into the queue of a model."""
 
@@ -43,24 +55,16 @@ class GatewayServices:
         """Its section of config.toml."""
         return self.config.gateway
 
-    def models(self) -> dict[str, str]:
-        """What requests can ask for now, with the engine it runs in; from the heartbeats of live machines."""
-        found: dict[str, str] = {}
+    def offer(self) -> Offer:
+        """What requests can ask for now; from the heartbeats of live machines."""
+        models: set[str] = set()
+        embedders: set[str] = set()
         for heartbeat in self._serving():
+            embedders |= set(heartbeat.embeddings)
             for stage, placement in heartbeat.stages.items():
-                engine, model = placement.get("engine", ""), placement.get("model", "")
-                if placement.get("source") == NO_MODEL:
-                    continue
-                found |= {model: engine, alias(stage): engine}
-        return dict(sorted(found.items()))
-
-    def embedders(self) -> dict[str, str]:
-        """The models that make embeddings now, with the engine each runs in."""
-        return {model: engine for one in self._serving() for model, engine in one.embeddings.items()}
-
-    def offers(self, name: str) -> bool:
-        """Whether a request of this name can be answered now."""
-        return name in self.models() or name in map(embedder, self.embedders())
+                if placement.get("source") != NO_MODEL:
+                    models |= {placement.get("model", ""), alias(stage)}
+        return Offer(frozenset(models), frozenset(embedders))
 
     def _serving(self) -> Iterator[Heartbeat]:
         """Machines that take gateway requests now."""

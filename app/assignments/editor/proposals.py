@@ -205,7 +205,7 @@ def _model() -> str:
     """The name under which a machine can be asked now; empty: none is there, or all run without a model."""
     gateway = services().gateway
     try:
-        return DRAFTING if gateway is not None and DRAFTING in gateway.models() else ""
+        return DRAFTING if gateway is not None and DRAFTING in gateway.offer().models else ""
     except RedisError as error:
         log.warning("%s, a draft could not be requested: %s", why_away(error), type(error).__name__)
         return ""
