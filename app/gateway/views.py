@@ -20,7 +20,7 @@ from app.gateway.chat_request import ChatCompletionRequest
 from app.gateway.responses_format import ResponsesFormat
 from app.gateway_requests.errors import NoEmbeddings, NoSuchModel, Refused, TooMany, fault
 from app.gateway_requests.response_events import Conversation
-from app.gateway_requests.slots import RequestSlots, request_slots
+from app.gateway_requests.slots import GatewayServices, RequestSlots, request_slots
 from grading.broker.gateway_requests import Ask
 from grading.domain.errors import Forbidden, NotSignedIn
 from grading.domain.permissions import Actor, may
@@ -76,8 +76,7 @@ def embeddings() -> Response:
     """The embeddings of texts."""
     caller, slots = _caller(), request_slots()
     body, ask = embedding_requests.read(_body())
-    if body.model not in slots.gateway.offer().embedders:
-        raise NoEmbeddings(param="model")
+    _require_embedder(slots.gateway, body.model)
     _require_waiting_room(slots, ask.model)
     conversation = Conversation(slots.gateway, ask, _gone())
     with _counted(slots, caller, conversation):
@@ -169,6 +168,12 @@ def _require_room(slots: RequestSlots, name: str) -> None:
     if name not in gateway.offer().models:
         raise fault("no_machine") if gateway.configured(name) else NoSuchModel(param="model")
     _require_waiting_room(slots, name)
+
+
+def _require_embedder(gateway: GatewayServices, model: str) -> None:
+    """Go on, or raise NoEmbeddings or Failed."""
+    if model not in gateway.offer().embedders:
+        raise fault("no_machine") if gateway.configured_embedder(model) else NoEmbeddings(param="model")
 
 
 def _require_waiting_room(slots: RequestSlots, name: str) -> None:

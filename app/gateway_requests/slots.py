@@ -88,6 +88,10 @@ class GatewayServices:
             for stage, placement in machine.stages.items()
         )
 
+    def configured_embedder(self, model: str) -> bool:
+        """Whether a machine of config.toml makes embeddings with it, alive or not."""
+        return any(model in machine.embedders for machine in self.config.machines)
+
     def waiting(self, model: str) -> int:
         """Requests that wait for a model."""
         queue = chat_queue(model)

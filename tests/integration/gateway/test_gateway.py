@@ -49,6 +49,13 @@ options = {{ schema = "none" }}
 [machines.stages]
 analysis = {{ engine = "openai", model = "tiny" }}
 feedback = {{ engine = "openai", model = "org/tiny:2" }}
+[[machines]]
+name = "off"
+[machines.engines.openai]
+url = "{url}/v1"
+embeddings = "large-embedder"
+[machines.stages]
+analysis = {{ engine = "openai", model = "tiny" }}
 """
 HELLO: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
@@ -299,6 +306,9 @@ def test_embeddings(place: Place) -> None:
     assert without.value.code == "embeddings_not_supported"
     with pytest.raises(openai.NotFoundError, match="makes embeddings"):
         create(model="tiny", input="Hello")
+    with pytest.raises(openai.InternalServerError) as off:
+        create(model="large-embedder", input="Hello")
+    assert (off.value.status_code, off.value.code) == (503, "no_machine")
     with pytest.raises(openai.NotFoundError):
         place.tool.chat.completions.create(model="tiny-embedder", messages=HELLO)
 
