@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
-from app.gateway_requests.errors import fault
+from app.gateway_requests.errors import Refused, fault
 from app.gateway_requests.slots import GatewayServices
 from grading.broker.away import why_away
 from grading.broker.gateway_requests import ENDING, PREEMPTED, Ask, Event
@@ -76,6 +76,11 @@ class Conversation:
                 yield event
         except (ClientGone, GeneratorExit):
             self.used = self.used or self._estimate()
+            raise
+        except Refused as error:
+            # else a schema that no engine binds would have streams for nothing
+            if self._heard and error.code not in AGAIN:
+                self.used = self._estimate()
             raise
         finally:
             self._leave()

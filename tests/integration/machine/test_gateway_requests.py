@@ -49,7 +49,7 @@ from tests.support.system import until
 from workers.machine.circuits import CircuitBreakers
 from workers.machine.engines.base import Cancel, Embeddings, Engine, Generation, Request
 from workers.machine.engines.openai.engine import OpenAIEngine
-from workers.machine.gateway_requests.request import MOST_UNREAD, GatewayRequest
+from workers.machine.gateway_requests.request import MOST_UNREAD, UNBOUND, GatewayRequest
 from workers.machine.gateway_requests.serving import (
     GatewayRequests,
     crowded,
@@ -595,15 +595,22 @@ def test_a_schema_that_could_harm_an_engine_is_refused(schema: Any) -> None:
     assert refused.value.param == "response_format"
 
 
-def test_after_the_first_word_it_is_an_error(played: Played) -> None:
-    played.plays = [
-        lambda gateway_request: played.talks.leave(
-            gateway_request, Event(kind="text", text="Hi"), Event(kind="failed", code=PREEMPTED)
-        )
-    ]
+@pytest.mark.parametrize(
+    ("code", "used"),
+    [
+        (PREEMPTED, None),
+        (UNBOUND, Tokens(prompt=1, output=2)),
+        ("budget_exceeded", Tokens(prompt=1, output=2)),
+    ],
+)
+def test_after_the_first_word_it_is_an_error(played: Played, code: str, used: Tokens | None) -> None:
+    begun, words = Event(kind="begun", machine="one", model="tiny"), Event(kind="text", text="Hi, Anna")
+    played.plays = [lambda name: played.talks.leave(name, begun, words, Event(kind="failed", code=code))]
+    conversation = Conversation(played.open(), wish(), lambda: False)
     with pytest.raises(Refused):
-        played.hear()
+        list(conversation.events())
     assert len(played.sent) == 1
+    assert conversation.used == used
 
 
 def test_a_machine_that_goes_silent_is_given_up(played: Played) -> None:
