@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from sqlalchemy.orm import Session
+
 from grading.broker.erasure import withdraw
 from grading.broker.token_use import TokenUse, by_key
 from grading.store import change_tracking, periodic_tasks
@@ -34,12 +36,7 @@ def do_chores(server: Server) -> None:
     """
     with server.store.read() as session:
         withdrawals = periodic_tasks.list_due(session, WITHDRAW)
-        daily = bool(periodic_tasks.list_due(session, DAILY)) or not periodic_tasks.is_scheduled(
-            session, DAILY
-        )
-        untidy = bool(periodic_tasks.list_due(session, TIDY)) or not periodic_tasks.is_scheduled(
-            session, TIDY
-        )
+        daily, untidy = _is_due(session, DAILY), _is_due(session, TIDY)
         releases = release.list_due_releases(session)
         comparisons_due = periodic_tasks.list_due(session, comparisons.TASK_PREFIX)
     for name in releases:
@@ -62,6 +59,9 @@ def store_use(server: Server) -> None:
     counts = TokenUse(server.dispatch.registry.redis)
     if not counts.pending():
         return
+    with server.store.read() as session:
+        if not _is_due(session, USE):
+            return
     with server.store.write() as session:
         periodic_tasks.schedule(session, USE)
         if periodic_tasks.claim(session, USE) is None:
@@ -70,6 +70,11 @@ def store_use(server: Server) -> None:
         gateway_use.add_use(session, by_key(pending))
         periodic_tasks.reschedule(session, USE, USE_EVERY)
     counts.settle(pending)
+
+
+def _is_due(session: Session, name: str) -> bool:
+    """Whether to claim a task, which its first claim schedules."""
+    return bool(periodic_tasks.list_due(session, name)) or not periodic_tasks.is_scheduled(session, name)
 
 
 def _release(server: Server, name: str) -> None:

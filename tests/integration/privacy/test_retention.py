@@ -43,7 +43,7 @@ from tests.support.aging import DAY_S, Fresh, Played, played
 from tests.support.factories import add_assignment, submit
 from tests.support.marked_student import planted
 from tests.support.services import SqliteDatabases
-from workers.server.housekeeping import DAILY, do_chores
+from workers.server.housekeeping import DAILY, do_chores, store_use
 
 
 @pytest.fixture
@@ -73,7 +73,9 @@ def test_old_sessions_and_counters_of_wrong_passwords_go(system: Played) -> None
     assert left == [(2, 1), (0, 1), (0, 0)]
 
 
-def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(system: Played) -> None:
+def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(
+    system: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     redis = system.server.dispatch.registry.redis
     counts, gone = TokenUse(redis), 999
     with system.store.write() as session:
@@ -91,6 +93,9 @@ def test_the_use_of_tokens_is_stored_each_minute_and_kept_for_so_long(system: Pl
     assert stored == [(made.id, "org/a|b:1", 1, 5)] * 2 + [(made.id, "org/a|b:1", 3, 15)]
     assert not redis.keys(f"{USE}pending")
     counts.charge(made.id, "m" * 400, Tokens(prompt=5))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(system.store), "write", None)
+        store_use(system.server)  # it is not due, so nobody waits for its lock
     system.pass_time(80)
     system.sweeper.step()
     with system.store.read() as session:
