@@ -404,7 +404,11 @@ def test_a_receiver_that_does_not_answer_is_asked_once_a_pass(
         tries = [row.tries for row in rows(server.store, "to:lms")]
         assert sorted(tries) == [0] * 28 + [1] * 2
         there.status = 204
-        assert relay.relay() == 28
+        monkeypatch.setattr(delivery, "TIMEOUT_S", 30.0)  # a late answer on a busy computer is one
+        assert relay.relay() >= 28  # more where the retries of the two are due by then
+    left = [row for row in rows(server.store, "to:lms") if row.done_at is None]
+    assert len(left) <= 2
+    assert all(row.tries == 1 for row in left), left
 
 
 def test_what_is_in_flight_at_the_stop_is_written_down(server: Server) -> None:
