@@ -73,7 +73,8 @@ def _criterion(found: CriterionEvidence) -> CriterionEvidence:
 
 
 def _grade(found: CriterionGrade) -> CriterionGrade:
-    return found.model_copy(update={"evidence": tuple(_outcome(o) for o in found.evidence)})
+    seen = tuple(_outcome(o) for o in found.evidence)
+    return found.model_copy(update={"evidence": seen, "confidence": None})
 
 
 def _flags(found: _Whole) -> tuple[Flag, ...]:

@@ -128,6 +128,8 @@ class Judgement(Value):
     level: int = Field(ge=0)
     reason: str = ""
     quotes: tuple[Quote, ...] = ()
+    confidence: int | None = Field(default=None, ge=0, le=100, exclude_if=lambda found: found is None)
+    """Per cent, as the model says itself; nothing from engines that do not say."""
 
 
 class Finding(Value):

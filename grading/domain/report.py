@@ -75,6 +75,8 @@ class CriterionGrade(Value):
     """Rubric items that people applied; `points` includes theirs, `level` does not."""
     points_before_items: float | None = Field(default=None, exclude_if=lambda points: points is None)
     """Where there are items and points."""
+    confidence: int | None = Field(default=None, exclude_if=_nothing)
+    """The model's own in its level, in per cent; for staff."""
 
     @property
     def level_points(self) -> float | None:

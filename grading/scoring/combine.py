@@ -220,6 +220,7 @@ def _grade(
         evidence=evidence.outcomes if evidence is not None else (),
         quotes=judgement.quotes if judgement is not None else (),
         bonus=criterion.bonus,
+        confidence=judgement.confidence if judgement is not None and second_opinion else None,
     )
     return grade, apart
 

@@ -43,7 +43,7 @@ def filled(schema: Schema, quotes: list[str], level: int | None = None) -> Any:
     if "properties" in schema:
         parts = schema["properties"]
         answer = {name: filled(part, quotes, level) for name, part in parts.items()}
-        if set(parts) == {"quotes", "reason", "level"}:
+        if {"quotes", "reason", "level"} <= set(parts):
             longest, most = parts["quotes"]["items"]["maxLength"], parts["quotes"]["maxItems"]
             answer["quotes"] = [quote[:longest] for quote in quotes[:most]]
         return answer

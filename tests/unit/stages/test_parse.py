@@ -146,6 +146,17 @@ LOAD, SUM = ANALYSIS["judgements"]["load"], ANALYSIS["judgements"]["sum"]
 
 
 @pytest.mark.parametrize(
+    ("said", "read"),
+    [(85, 85), (" 84", 84), (0, 0), (100, 100), (101, None), (0.9, None), ("sure", None), (None, None)],
+)
+def test_a_confidence_is_read_where_a_model_gives_one(said: Any, read: int | None) -> None:
+    judgements = {"load": LOAD | {"confidence": said}, "sum": SUM}
+    output = known_stages()["analysis"].parse(json.dumps(changed(judgements=judgements)), job())
+    assert [one.confidence for one in output.judgements] == [read, None]
+    assert "confidence" not in output.judgements[1].model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
     ("answer", "said"),
     [
         ("", "no complete JSON"),

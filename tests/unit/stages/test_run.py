@@ -85,7 +85,7 @@ def test_a_good_answer_is_done_in_one_try() -> None:
     assert output.judgements[0].quotes[0].location is not None
     provenance = result.provenance
     assert (provenance.machine, provenance.engine, provenance.model) == ("machine-1", "scripted", "model:1")
-    assert (provenance.digest, provenance.prompt_version) == ("sha256:abc", "analysis/3")
+    assert (provenance.digest, provenance.prompt_version) == ("sha256:abc", "analysis/4")
     assert provenance.tokens == Tokens(prompt=100, cached=40, output=10)
     assert (provenance.first_token_s, provenance.seconds, provenance.repaired) == (0.5, 1.0, False)
     assert len(provenance.prompt_hash) == 64

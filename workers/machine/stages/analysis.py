@@ -76,7 +76,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
 
 STAGE = Stage(
     name="analysis",
-    version="analysis/3",
+    version="analysis/4",
     instructions=_INSTRUCTIONS,
     answer=_answer,
     properties=_properties,

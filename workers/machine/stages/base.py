@@ -109,6 +109,7 @@ class Stage:
                 level=given[criterion.id]["level"],
                 reason=given[criterion.id]["reason"],
                 quotes=tuple(_quote(q, job) for q in given[criterion.id]["quotes"]),
+                confidence=given[criterion.id].get("confidence"),
             )
             for criterion in job.rubric.of_stage(job.stage)
         )
@@ -125,7 +126,8 @@ def judged(job: Job, size: shape.Sizes) -> str:
     return (
         f"- judgements: for every criterion its quotes (at most {size.quotes}, each with its place and\n"
         f"  up to {size.quote - PLACE_CHARS} characters of words), a reason (up to {size.reason} "
-        "characters), and the level.\n"
+        "characters), the level, and your\n"
+        "  confidence: how many of 100 experienced markers would give this very level.\n"
     )
 
 

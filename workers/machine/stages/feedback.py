@@ -58,7 +58,7 @@ def _build(value: dict[str, Any], judgements: tuple[Judgement, ...], job: Job) -
 
 STAGE = Stage(
     name="feedback",
-    version="feedback/3",
+    version="feedback/4",
     instructions=_INSTRUCTIONS,
     answer=_answer,
     properties=_properties,

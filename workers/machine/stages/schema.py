@@ -19,8 +19,10 @@ from workers.machine.sanitize import clip, visible
 Schema = dict[str, Any]
 
 _OUTPUT_CHARS_PER_TOKEN = 3.5
-_FRAME = 48
+_FRAME = 67
 """Characters of JSON around one judgement beside its id and texts."""
+_MAY_LACK = frozenset({"confidence"})
+"""What models are asked for and an answer is not refused for: a grade is worth more than how sure it is."""
 _LONGEST_ANSWER = 100_000
 _MOST_STARTS = 40
 _SHOWN: Mapping[str, Any] = MappingProxyType({"quotes": ["1:3:12 …"], "at": "1:3:12"})
@@ -91,6 +93,8 @@ def judgements(job: Job, size: Sizes) -> Schema:
                     "quotes": many(text(size.quote), size.quotes),
                     "reason": text(size.reason),
                     "level": {"type": "integer", "minimum": 0, "maximum": criterion.highest},
+                    # after the level: it is of that very level
+                    "confidence": {"type": "integer", "minimum": 0, "maximum": 100},
                 }
             )
             for criterion in job.rubric.of_stage(job.stage)
@@ -113,12 +117,24 @@ def read_answer(answer: str, schema: Schema) -> dict[str, Any]:
     """The JSON object in a model's answer, trimmed to the schema; OutputInvalid says what is wrong."""
     found = _first_object(answer, frozenset(schema["properties"]))
     value = _trim(_by_criterion(found), schema)
-    errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(value), key=lambda e: e.json_path)
+    validator = jsonschema.Draft202012Validator(_tolerant(schema))
+    errors = sorted(validator.iter_errors(value), key=lambda e: e.json_path)
     if errors:
         said = "; ".join(f"{error.json_path}: {clip(error.message, 120)}" for error in errors[:6])
         more = f"; and {len(errors) - 6} more" if len(errors) > 6 else ""
         raise OutputInvalid(OTHER_SCHEMA(faults=f"{said}{more}"))
     return dict(value)
+
+
+def _tolerant(schema: Schema) -> Schema:
+    """The same schema for an answer that may lack `_MAY_LACK`."""
+    if "properties" not in schema:
+        return schema
+    return {
+        **schema,
+        "properties": {name: _tolerant(part) for name, part in schema["properties"].items()},
+        "required": [name for name in schema["required"] if name not in _MAY_LACK],
+    }
 
 
 def _first_object(answer: str, keys: frozenset[str]) -> dict[str, Any]:
@@ -184,10 +200,15 @@ def _by_criterion(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "judgements": {g["criterion"]: g for g in named}}
 
 
+def _fits(value: Any, schema: Schema) -> bool:
+    return jsonschema.Draft202012Validator(schema).is_valid(value)
+
+
 def _trim(value: Any, schema: Schema) -> Any:
     """Drop unknown keys, clip long texts and lists, and read whole numbers given as text."""
     if isinstance(value, dict) and "properties" in schema:
-        return {k: _trim(value[k], s) for k, s in schema["properties"].items() if k in value}
+        found = {k: _trim(value[k], s) for k, s in schema["properties"].items() if k in value}
+        return {k: v for k, v in found.items() if k not in _MAY_LACK or _fits(v, schema["properties"][k])}
     if isinstance(value, list) and "items" in schema:
         return [_trim(item, schema["items"]) for item in value[: schema.get("maxItems", len(value))]]
     if (
