@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,8 +16,6 @@ from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
 from grading.statistics.submission_data import (
     Judged,
-    Looked,
-    PersonLevel,
     StageRun,
     Tested,
     Took,
@@ -27,6 +24,7 @@ from grading.statistics.submission_data import (
 )
 from grading.store import tables
 from grading.store.grades import counts
+from grading.store.review import person_levels
 
 MAX_REMARKS = 30
 MAX_CHARS = 200
@@ -42,9 +40,9 @@ def _students_of(assignment_id: int) -> Any:
 def load_submissions(session: Session, assignment_id: int) -> Works:
     """All submissions of an assignment that count for students, with their current grade."""
     chosen = counts.student_submissions(session.get_one(tables.Assignment, assignment_id)).subquery()
-    changes = _changes(session, chosen)
+    changes = person_levels.load_changes(session, chosen)
     rows = list(_works(session, chosen, changes))
-    marks = _marks(session, chosen)
+    marks = person_levels.load_marks(session, chosen)
     return Works(
         students=session.scalar(
             select(func.count()).select_from(tables.Membership).where(_students_of(assignment_id))
@@ -54,7 +52,9 @@ def load_submissions(session: Session, assignment_id: int) -> Works:
         levels=tuple(
             level
             for work, reviewer, (round_id, grader) in rows
-            for level in _levels(work, reviewer, grader, marks.get(round_id, ()), changes.get(round_id, ()))
+            for level in person_levels.levels(
+                work.id, reviewer, grader, marks.get(round_id, ()), changes.get(round_id, ())
+            )
         ),
         runs=tuple(_runs(session, chosen)),
     )
@@ -155,58 +155,6 @@ def _took(row: Any) -> Took:
 
 def _seconds(start: datetime | None, end: datetime | None) -> float | None:
     return None if start is None or end is None else max(0.0, (end - start).total_seconds())
-
-
-def _changes(session: Session, chosen: Subquery) -> dict[str, list[Change]]:
-    """People's changes that are not undone, by round; the first one first. `by` is a user's id here."""
-    change = tables.Change
-    query = (
-        select(change.round_id, change.id, change.kind, change.target, change.value, change.by)
-        .join(chosen, chosen.c.id == change.submission_id)
-        .where(change.undone_at.is_(None))
-        .order_by(change.id)
-    )
-    found: dict[str, list[Change]] = defaultdict(list)
-    for row in session.execute(query):
-        fields = {**row.value, "id": row.id, "kind": row.kind, "target": row.target}
-        found[row.round_id].append(Change.model_validate({**fields, "by": f"{row.by or 0}"}))
-    return found
-
-
-def _marks(session: Session, chosen: Subquery) -> dict[str, list[tables.Mark]]:
-    mark = tables.Mark
-    query = select(mark).join(chosen, chosen.c.id == mark.submission_id).order_by(mark.id)
-    found: dict[str, list[tables.Mark]] = defaultdict(list)
-    for row in session.scalars(query):
-        found[row.round_id].append(row)
-    return found
-
-
-def _levels(
-    work: Work,
-    reviewer: int | None,
-    grader: Mapping[str, CriterionGrade],
-    marks: Sequence[tables.Mark],
-    changes: Sequence[Change],
-) -> Iterator[PersonLevel]:
-    """Levels that people gave a submission's criteria: marks, else a change, else a confirmation or a review
-    that left the level.
-    """
-    agreed = {one.target: int(one.by) for one in changes if one.kind == "confirm"}
-    given = {one.target: one for one in changes if one.kind == "points" and one.points is not None}
-    for name, one in grader.items():
-        own = [mark for mark in marks if mark.criterion == name]
-        for mark in own:
-            how: Looked = "blind" if mark.blind else "seen"
-            yield PersonLevel(work.id, name, mark.by or 0, mark.level, one.level, how)
-        if own:
-            continue
-        if (change := given.get(name)) is not None and one.max_points > 0:
-            share = min(max((change.points or 0.0) / one.max_points, 0.0), 1.0)
-            level = round(share * one.highest, 2)
-            yield PersonLevel(work.id, name, int(change.by), level, one.level, "changed")
-        elif (by := agreed.get(name, reviewer)) is not None and one.level is not None:
-            yield PersonLevel(work.id, name, by, one.level, one.level, "accepted")
 
 
 def _runs(session: Session, chosen: Subquery) -> Iterator[StageRun]:
