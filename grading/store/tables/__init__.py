@@ -52,6 +52,7 @@ from grading.store.tables.reviewing import (
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
 from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
+from grading.store.tables.trust import Calibration
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Base",
     "Blob",
     "CachedExecution",
+    "Calibration",
     "Change",
     "ChangeMarker",
     "ClassUpload",

@@ -59,7 +59,7 @@ PERSONAL = {
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
     "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
-    "comparisons", "similar_pairs", "rubric_items", "gateway_use",
+    "comparisons", "similar_pairs", "rubric_items", "gateway_use", "calibrations",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)

@@ -1,0 +1,88 @@
+"""The calibrated chance that a level is wrong."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from grading.statistics.confidence import (
+    DEFAULT,
+    Features,
+    Labelled,
+    Weights,
+    cross_fitted,
+    fit,
+    score,
+    too_far,
+)
+
+
+@pytest.mark.parametrize(
+    ("sure", "unsure"),
+    [
+        (Features(doubt=0.05), Features(doubt=0.4)),
+        (Features(from_checks=0.0), Features(from_checks=1.0)),
+        (Features(from_second=0.5), Features(from_second=2.0)),
+        (Features(), Features(unquoted=0.5)),
+        (Features(), Features(shortened=True)),
+        (Features(), Features(other_language=True)),
+        (Features(), Features(longer=1.0)),
+        (Features(highest=4), Features(highest=10)),
+    ],
+)
+def test_each_sign_of_error_raises_the_score(sure: Features, unsure: Features) -> None:
+    assert 0 < score(sure) < score(unsure) < 1
+
+
+@pytest.mark.parametrize(
+    ("level", "person", "highest", "wrong"),
+    [(3, 4, 4, False), (2.5, 4, 4, True), (0, 1, 1, True), (0, 0.5, 1, False), (1, 2, 2, False)],
+)
+def test_a_level_is_wrong_more_than_one_from_a_persons(
+    level: float, person: float, highest: int, wrong: bool
+) -> None:
+    assert too_far(level, person, highest) is wrong
+
+
+def drawn(count: int, truth: Weights, seed: int = 1) -> list[Labelled]:
+    chance = random.Random(seed)
+    made = []
+    for n in range(count):
+        found = Features(
+            doubt=chance.choice((None, 0.05, 0.2, 0.5)),
+            from_checks=chance.choice((None, 0.0, 0.5, 1.0)),
+            criterion=chance.choice(("easy", "hard")),
+        )
+        made.append(Labelled(f"{n // 2}", found, chance.random() < score(found, truth)))
+    return made
+
+
+TRUTH = Weights(-2.5, 5.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, criteria={"easy": -1.0, "hard": 1.0})
+
+
+def test_weights_are_the_default_without_marks_and_the_truth_with_many() -> None:
+    assert fit(()) == DEFAULT
+    few, many = fit(drawn(4, TRUTH)), fit(drawn(6_000, TRUTH))
+    assert all(abs(a - b) < 1.5 for a, b in zip(few.as_list(), DEFAULT.as_list(), strict=True))
+    for criterion in ("easy", "hard"):
+        for doubt in (0.05, 0.2, 0.5):
+            found = Features(doubt=doubt, from_checks=0.5, criterion=criterion)
+            assert score(found, many) == pytest.approx(score(found, TRUTH), abs=0.04)
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_weights_stay_finite_where_all_marks_say_the_same(wrong: bool) -> None:
+    fitted = fit([Labelled(f"{n}", Features(doubt=0.1, criterion="one"), wrong) for n in range(300)])
+    assert all(math.isfinite(one) and abs(one) < 12 for one in fitted.as_list())
+    chance = score(Features(doubt=0.1, criterion="one"), fitted)
+    assert chance > 0.95 if wrong else chance < 0.05
+
+
+def test_scores_are_tried_on_what_they_were_not_fitted_on() -> None:
+    known = drawn(60, TRUTH)
+    tried = cross_fitted(known)
+    assert len(tried) == len(known)
+    whole = fit(known)
+    assert [one.score for one in tried] != [score(one.features, whole) for one in known]
