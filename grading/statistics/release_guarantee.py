@@ -1,0 +1,351 @@
+"""Which levels of a class may be released unread: an exact guarantee from a random sample of marks.
+
+A level is wrong when it is more than one level from the person's. The guarantee is about the levels released
+together: the machine's that nobody read, and those a person read, which are released as the person marked
+them. "At most 5 % wrong" means: the wrong ones among the unread are at most 5 % of all released together.
+
+The candidates are put in the order of their score, safest first, and a simple random sample of them is
+marked. The result is the longest part from the front in which few enough of the sample are wrong. It holds
+for all such parts at once: walk over the wrong levels in that order. Each is in the sample or not, and as
+the sample is random, these labels are drawn from an urn without replacement, wherever the wrong levels are.
+A part is released wrongly only where the walk passes a point (so many unread, so few read). The chance of
+that is a sum of hypergeometric terms, worked out in whole numbers (`_walk_passes`): nothing is assumed of
+scores or errors, and nothing is asymptotic. It is fixed-sequence testing along the score, as in Learn then
+Test (Angelopoulos et al., arXiv 2110.01052), with the multiplicity of the thresholds worked out exactly.
+
+A further draw is a further try. The first try may be wrong in 4/5 of the cases that the target allows, the
+second in 4/5 of what is left, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from math import comb
+from random import Random
+
+FIRST_TRY = Fraction(4, 5)
+"""The part of the allowed risk that each try takes of what the tries before it left."""
+SIZES = 20
+"""So many sizes of the candidates are compared before a sample is drawn."""
+COUNTS = (1, 2, 3, 4, 6, 9, 13)
+"""For so many numbers of wrong ones found a limit is worked out; what is expected to prove most is taken."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A judgement: the machine's level of one criterion of one submission."""
+
+    key: str
+    score: float
+    """Predicted chance that the level is wrong, from 0 (safe) to 1: the order, not what is proven."""
+    wrong: bool | None = None
+    """Whether a person found it wrong; nothing where nobody marked it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """At most this share of the released levels is wrong, with this confidence."""
+
+    share: float = 0.05
+    confidence: float = 0.95
+
+    def allowed(self, size: int) -> int:
+        """How many of so many released levels may be wrong."""
+        return int(_exact(self.share) * size)
+
+    def risk(self, tries: int) -> Fraction:
+        """How likely the try after so many others may be wrong."""
+        return (1 - _exact(self.confidence)) * FIRST_TRY * (1 - FIRST_TRY) ** tries
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A random sample to mark. It is stored as it was drawn: later scores and marks do not change it."""
+
+    candidates: tuple[str, ...]
+    """What may be released by it, safest first; those marked before among them."""
+    known: frozenset[str]
+    """Candidates that were marked before the draw."""
+    keys: tuple[str, ...]
+    """The sample, in the order to mark it in: drawn at random from the candidates that nobody had marked."""
+    limits: tuple[int, ...]
+    """For each number found wrong in a part from the front: how many unread ones may be wrong in it."""
+
+
+class Reason(StrEnum):
+    """Why no more is released."""
+
+    NOTHING_DRAWN = "nothing_drawn"
+    TOO_FEW = "too_few"
+    """The sample is too small to prove anything, whatever is found."""
+    NOT_MARKED = "not_marked"
+    """Levels of the sample that nobody marked yet count as wrong."""
+    FOUND_WRONG = "found_wrong"
+    """More of the sample is wrong than a larger part could have."""
+    ALL_CANDIDATES = "all_candidates"
+    """All candidates of the draw are released; a further draw may prove more."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What may be released, and what that rests on. Figures are those of the draw that proves most."""
+
+    target: Target
+    released: tuple[str, ...]
+    """Keys, safest first: unread ones, and those a person marked."""
+    unread: frozenset[str]
+    """Those of `released` that are the machine's level and that nobody marked."""
+    threshold: float | None
+    """Highest score among `released`."""
+    at_most_wrong: int
+    """With the target's confidence no more of `unread` are wrong; 0 where nothing is released."""
+    sample: int
+    marked: int
+    """Of the sample."""
+    found_wrong: int
+    """Of what is marked of the sample, everywhere among the candidates."""
+    candidates: int
+    not_marked: tuple[str, ...]
+    """Keys of the sample that are to be marked, in order."""
+    ended_by: str | None
+    """Key of the level, wrong or not yet marked, at which the part that is released ends."""
+    reason: Reason
+    tries: int
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a further draw would bring, as far as scores predict it."""
+
+    marks: int
+    """Levels to mark: `more`, or fewer where fewer are left."""
+    expected: float
+    """Mean number of levels that may be released unread then, those of now included."""
+    most: int
+    """As many, if none of the sample is wrong."""
+
+
+def guarantee(items: Iterable[Item], target: Target, draws: Sequence[Draw] = ()) -> Guarantee:
+    """What the draws prove with what is marked of them by now.
+
+    `draws` are all that were made for these levels, in order, also those that proved nothing. Marks outside
+    the draws are taken into account by the next draw. Scores are read for `threshold` only.
+    """
+    by_key = {item.key: item for item in items}
+    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
+    if not found:
+        return Guarantee(target, (), frozenset(), None, 0, 0, 0, 0, 0, (), None, Reason.NOTHING_DRAWN, 0)
+    # the last of equal ones, as it says what is to be marked now
+    return max(reversed(found), key=lambda one: len(one.released))
+
+
+def next_sample(
+    items: Iterable[Item], target: Target, how_many: int, seed: int, draws: Sequence[Draw] = ()
+) -> Draw:
+    """The levels to mark next: a simple random sample of the candidates that is expected to prove most.
+
+    What is proven by now comes first among the candidates, so that what is proven next includes it.
+    `seed` should be unpredictable, and be stored with the draw.
+    """
+    ordered, proven = _ordered(items, target, draws)
+    known = frozenset(item.key for item in ordered if item.wrong is not None)
+    plan = _plan(ordered, len(proven.released), target, how_many, len(draws))
+    candidates = tuple(item.key for item in ordered[: plan.size])
+    unread = [key for key in candidates if key not in known]
+    keys = Random(seed).sample(unread, plan.marks)
+    return Draw(candidates, known & set(candidates), tuple(keys), plan.limits)
+
+
+def gain(items: Iterable[Item], target: Target, more: int, draws: Sequence[Draw] = ()) -> Gain:
+    """What so many more marks would bring, in a further draw."""
+    ordered, proven = _ordered(items, target, draws)
+    plan = _plan(ordered, len(proven.released), target, more, len(draws))
+    now = len(proven.unread)
+    provable = plan.limits[0] <= target.allowed(plan.size)
+    most = sum(item.wrong is None for item in ordered[: plan.size]) - plan.marks if provable else 0
+    return Gain(plan.marks, max(plan.expected, now), max(most, now))
+
+
+def fewest_marks(size: int, target: Target) -> int | None:
+    """The smallest useful sample of a class of this size: without a wrong one it proves as many unread.
+
+    Nothing where no sample does, as the class is too small for the target.
+    """
+    risk = target.risk(0)
+    for marks in range(1, size // 2 + 1):
+        for part in range(2 * marks, size + 1):
+            if _none_found(part, marks, target.allowed(part) + 1) <= risk:
+                return marks
+    return None
+
+
+def _none_found(size: int, marks: int, wrong: int) -> Fraction:
+    """The chance that a sample has none of so many wrong ones."""
+    return Fraction(comb(size - wrong, marks), comb(size, marks)) if wrong <= size else Fraction(0)
+
+
+@lru_cache(maxsize=8_192)
+def limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, ...]:
+    """How many unread wrong ones are not ruled out when few are found: the value at k is for k found.
+
+    Wherever the wrong ones are, the chance that for any k a part from the front has at most k wrong ones in
+    the sample, and more than `limits(...)[k]` outside it, is at most `risk`. Each k takes an
+    equal part of it.
+    """
+    found: tuple[int, ...] = ()
+    for k in range(min(counts, marks + 1)):
+        most = risk * (k + 1) / counts
+        low, high = found[-1] if found else 0, unread
+        while low < high:
+            middle = (low + high) // 2
+            if _walk_passes(unread, marks, (*found, middle)) <= most:
+                high = middle
+            else:
+                low = middle + 1
+        found = (*found, low)
+    return found
+
+
+def _walk_passes(unread: int, marks: int, limits: Sequence[int]) -> Fraction:
+    """The chance that the walk over wrong ones reaches k read and limits[k] + 1 unread for any k.
+
+    It is highest where all are wrong. The walks to a point are counted without those that passed before; a
+    walk with k read and w unread leaves comb(unread − w − k, marks − k) ways to go on.
+    """
+    ways = [1] * len(limits)  # to the point with k read and no unread
+    passed = 0
+    for w in range(1, limits[-1] + 2):
+        before = 0
+        for k, limit in enumerate(limits):
+            if w <= limit:
+                # from one unread fewer, or from one read fewer
+                before += ways[k]
+                ways[k] = before
+                continue
+            if ways[k] and w + k <= unread and k <= marks:
+                passed += ways[k] * comb(unread - w - k, marks - k)
+            ways[k] = 0
+            before = 0
+    return Fraction(passed, comb(unread, marks))
+
+
+def _proven(items: Mapping[str, Item], target: Target, draw: Draw, tries: int) -> Guarantee:
+    """What one draw proves by itself."""
+    rule = draw.limits
+    sample = frozenset(draw.keys)
+    size = found = missing = bound = 0
+    blamed: list[str] = []
+    ended_by: str | None = None
+    for place, key in enumerate(draw.candidates, start=1):
+        if key in sample and items[key].wrong is not False:
+            found += 1
+            missing += items[key].wrong is None
+            blamed.append(key)
+        # what is not marked yet counts as found wrong, and as released wrong
+        if found < len(rule) and rule[found] + missing <= target.allowed(place):
+            size, bound, ended_by = place, rule[found] + missing, None
+        elif ended_by is None and blamed and blamed[-1] == key:
+            ended_by = key
+    released = draw.candidates[:size]
+    not_marked = tuple(key for key in draw.keys if items[key].wrong is None)
+    return Guarantee(
+        target=target,
+        released=released,
+        unread=frozenset(released) - draw.known - sample,
+        threshold=max((items[key].score for key in released), default=None),
+        at_most_wrong=bound,
+        sample=len(draw.keys),
+        marked=len(draw.keys) - len(not_marked),
+        found_wrong=sum(items[key].wrong is True for key in draw.keys),
+        candidates=len(draw.candidates),
+        not_marked=not_marked,
+        ended_by=ended_by if size < len(draw.candidates) else None,
+        reason=_reason(draw, target, size, bool(not_marked)),
+        tries=tries + 1,
+    )
+
+
+def _reason(draw: Draw, target: Target, size: int, waiting: bool) -> Reason:
+    if size == len(draw.candidates):
+        return Reason.ALL_CANDIDATES
+    if draw.limits[0] > target.allowed(len(draw.candidates)):
+        return Reason.TOO_FEW
+    return Reason.NOT_MARKED if waiting else Reason.FOUND_WRONG
+
+
+def _ordered(items: Iterable[Item], target: Target, draws: Sequence[Draw]) -> tuple[list[Item], Guarantee]:
+    """What is proven by now, then the others by score; equal scores by key, which says nothing of errors."""
+    everything = list(items)
+    proven = guarantee(everything, target, draws)
+    place = {key: at for at, key in enumerate(proven.released)}
+    last = len(place)
+    ordered = sorted(everything, key=lambda item: (place.get(item.key, last), item.score, item.key))
+    return ordered, proven
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A draw before it is drawn."""
+
+    size: int
+    """Of the candidates."""
+    marks: int
+    limits: tuple[int, ...]
+    expected: float
+
+
+def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int) -> _Plan:
+    """The size of the candidates, `least` or more, and the limits that are expected to prove most."""
+    everything = sum(item.wrong is None for item in ordered)
+    best: _Plan | None = None
+    for step in range(SIZES, 0, -1):
+        size = -(-len(ordered) * step // SIZES)
+        part = ordered[:size]
+        unread = sum(item.wrong is None for item in part)
+        if best is not None and (size < least or unread < min(marks, everything)):
+            break
+        for counts in COUNTS:
+            rule = limits(unread, min(marks, unread), counts, target.risk(tries))
+            if best is not None and rule[0] > target.allowed(size):
+                break
+            plan = _Plan(size, min(marks, unread), rule, _expected(part, marks, rule, target))
+            if best is None or plan.expected > best.expected:
+                best = plan
+    assert best is not None  # all of them are always compared
+    return best
+
+
+def _expected(part: Sequence[Item], marks: int, rule: Sequence[int], target: Target) -> float:
+    """Mean number released unread, if each level that nobody marked is wrong by its score, independently.
+
+    From the end of the candidates to the front, for each number found wrong before: the mean of what
+    is released beyond this place, and the chance that nothing is.
+    """
+    unread = sum(item.wrong is None for item in part)
+    density = min(1.0, marks / unread) if unread else 0.0
+    counts = len(rule)
+    mean, nothing = [0.0] * (counts + 1), [1.0] * (counts + 1)
+    for place in range(len(part), 0, -1):
+        item, allowed = part[place - 1], target.allowed(place)
+        for k in range(counts):
+            if rule[k] > allowed:
+                break
+            mean[k] += (1 - density) * unread * nothing[k]
+            nothing[k] = 0.0
+        if item.wrong is not None:
+            continue
+        unread -= 1
+        chance = density * item.score
+        for k in range(counts):
+            mean[k] += chance * (mean[k + 1] - mean[k])
+            nothing[k] += chance * (nothing[k + 1] - nothing[k])
+    return mean[0]
+
+
+def _exact(share: float) -> Fraction:
+    """0.05 as it is written: 1/20."""
+    return Fraction(str(share))
