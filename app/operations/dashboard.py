@@ -18,6 +18,7 @@ from grading.broker.canaries import PartHeartbeat, rate_of_checks
 from grading.broker.heartbeats import Lease
 from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
+from grading.domain.stages import grading_stages
 from grading.execution.throughput import seconds_until_checked
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
@@ -259,7 +260,7 @@ def _slow_sandbox(figures: Figures, parts: Sequence[Part]) -> Iterator[Trouble]:
 
 def _machine_troubles(states: ClusterState) -> Iterator[Trouble]:
     works = [one for one in states.machines if one.word in ("up", "slow", "broken")]
-    for stage in sorted({stage for one in states.machines for stage in one.state.stages}):
+    for stage in sorted(grading_stages({stage for one in states.machines for stage in one.state.stages})):
         if not any(stage in one.state.stages for one in works):
             yield Trouble(
                 _("No machine is available for “%(stage)s”.", stage=title_of(stage)),

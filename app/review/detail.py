@@ -24,6 +24,7 @@ from grading.domain.jobs import Finding, Quote, Suggestion
 from grading.domain.report import AppliedItem, CriterionGrade, Report
 from grading.domain.report_changes import item_target
 from grading.domain.rubric import Rubric
+from grading.domain.second_opinions import CriterionOpinion
 from grading.domain.stages import editable_fields
 from grading.scoring.changes import at_level
 from grading.shared.cache import BoundedCache, mark
@@ -31,6 +32,7 @@ from grading.store.grades import change_history
 from grading.store.grades.change_history import Made
 from grading.store.review import rubric_items
 from grading.store.review.rubric_items import RubricItem
+from grading.store.trust import second_opinions
 from grading.store.views.submission import SubmissionView, SubmittedWork, WholeSubmission
 
 Places = Mapping[Location, str]
@@ -80,6 +82,14 @@ def item_lines(items: Iterable[RubricItem], now: CriterionGrade) -> tuple[ItemLi
 
 
 @dataclass(frozen=True)
+class GivenOpinion:
+    """A second opinion on a criterion, and the model that gave it."""
+
+    model: str
+    levels: CriterionOpinion
+
+
+@dataclass(frozen=True)
 class Criterion:
     """A criterion: as it counts, as it was combined, and the levels there are."""
 
@@ -92,6 +102,7 @@ class Criterion:
     lines: str
     """Where its evidence is in the work: for each place its name in the page and the number of lines."""
     items: tuple[ItemLine, ...]
+    opinion: GivenOpinion | None = None
 
     @property
     def level(self) -> int | None:
@@ -187,6 +198,8 @@ class PaneData:
     rubric: Rubric
     """What its round is graded by."""
     items: tuple[RubricItem, ...]
+    opinions: Mapping[str, GivenOpinion]
+    """Second opinions by criterion."""
 
 
 def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneData:
@@ -195,7 +208,13 @@ def load_data(session: Session, whole: WholeSubmission, rubric: Rubric) -> PaneD
     made = view.grade.made[: change_history.MOST] if view.grade is not None else ()
     stamp = change_history.stamp_of(session, view.round_id, made)
     items = rubric_items.list_items(session, view.assignment_id)
-    return PaneData(view, whole.submitted, made, stamp, rubric, items)
+    return PaneData(view, whole.submitted, made, stamp, rubric, items, load_opinions(session, view))
+
+
+def load_opinions(session: Session, view: SubmissionView) -> dict[str, GivenOpinion]:
+    """The second opinions on a grade by criterion."""
+    found = second_opinions.load_opinions(session, view.round_id) if view.grade is not None else {}
+    return {criterion: GivenOpinion(*one) for criterion, one in found.items()}
 
 
 def pane(source: PaneData, places: Places) -> Pane:
@@ -248,7 +267,8 @@ def _criteria(
         points, reason = (_last(counts, kind, new.criterion) for kind in ("points", "reason"))
         lines = _lines(new.evidence, new.quotes, places)
         items = item_lines(source.items, new)
-        made.append(Criterion(number, new, old, levels, points, reason, lines, items))
+        opinion = source.opinions.get(new.criterion)
+        made.append(Criterion(number, new, old, levels, points, reason, lines, items, opinion))
     return tuple(made)
 
 
@@ -339,6 +359,7 @@ def body(
         "kept": saved,
         "staff": True,
         "place_words": place_words,
+        "differing": differing(source.opinions),
     }
     if texts:
         return _body(source, work, {**context, **texts})
@@ -366,6 +387,11 @@ def documents(view: SubmissionView, submitted: SubmittedWork) -> Markup:
     return found
 
 
+def differing(opinions: Mapping[str, GivenOpinion]) -> tuple[str, ...]:
+    """Titles of the criteria whose second opinion is apart."""
+    return tuple(one.levels.title for one in opinions.values() if one.levels.apart)
+
+
 def _body(source: PaneData, work: Work, context: dict[str, Any]) -> Markup:
     made = pane(source, work.places)
     html = render_template(
@@ -391,6 +417,7 @@ def _key(source: PaneData, here: Mapping[str, Any], saved: tuple[str, ...]) -> s
         source.stamp,
         source.rubric,
         source.items,
+        source.opinions,
         sorted(here.items()),
         saved,
     )

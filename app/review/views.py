@@ -121,6 +121,7 @@ def page(
         stale=stale,
         meanwhile=detail.entries(meanwhile, view.grade.report if view.grade else None),
         others=others,
+        differing=detail.differing(source.opinions),
         every_s=ASK_EVERY_S,
         **way,
         **left.given,
@@ -284,11 +285,17 @@ def ask_release(submission_id: str) -> str | None:
     with services().store.read_autocommit() as session:
         view = load_view(session, actor, submission_id, "grade.release")
         changed = _stamp() != change_history.stamp(session, view.round_id)  # what else is said about that
+        opinions = detail.load_opinions(session, view)
     if view.grade is None or not view.grade.held or view.released or changed:
         return None
     address = worklist.address_of(filters, worklist.page_of(request.args))
     return render_template(
-        "review/release_held.html", view=view, report=view.grade.report, seen=_stamp(), address=address
+        "review/release_held.html",
+        view=view,
+        report=view.grade.report,
+        differing=detail.differing(opinions),
+        seen=_stamp(),
+        address=address,
     )
 
 

@@ -266,6 +266,7 @@ def looks() -> list[tuple[str, str]]:
         ("reviewed", _("reviewed")),
         ("changed", _("changed manually")),
         ("regrade", _("regrade requested")),
+        ("second_opinion", _("second opinion differs")),
     ]
 
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound, SandboxUnavailable
+from grading.domain.stages import grading_stages
 from grading.store import Store, schema
 from grading.store.accounts import credentials, users
 from grading.store.assignments import versions
@@ -96,7 +97,7 @@ def import_assignment(settings: Settings, folder: Path, course: str | None, forc
 
 def _refuse_unknown_stages(settings: Settings, read: Assignment) -> None:
     """No submission for it could ever be graded."""
-    stages = settings.config.stages
+    stages = grading_stages(settings.config.stages)
     for criterion in read.rubric.criteria:
         if criterion.stage not in stages:
             raise AssignmentError(

@@ -31,7 +31,7 @@ from grading.domain.lateness import LateRule
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.report_changes import Change
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, grading_stages
 from grading.store import Store, tables
 from grading.store.accounts import users
 from grading.store.assignments import settings as assignment_settings
@@ -327,12 +327,13 @@ def _submit(client: Client, all_samples: Sequence[Sample]) -> list[tuple[Sample,
 
 def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
     """A table for each assignment, narrow enough for 80 columns."""
+    stages = grading_stages(STAGES)
     for assignment in sorted({sample.assignment for sample, _ in views}):
         rows = table(
             "submission",
             "status",
             "score",
-            *(f"{stage} by" for stage in STAGES),
+            *(f"{stage} by" for stage in stages),
             "flags",
             title=assignment,
             gap=1,
@@ -341,7 +342,7 @@ def _show(views: Sequence[tuple[Sample, Submission]]) -> None:
         for sample, view in sorted(mine, key=lambda v: -(v[1].get("score") or 0.0)):
             score = "–" if view["score"] is None else f"{view['score']:.1f} / {view['max_score']:g}"
             flags = ", ".join(sorted({flag["code"] for flag in view["flags"]}))
-            machines = [view["stages"].get(stage, {}).get("machine") or "–" for stage in STAGES]
+            machines = [view["stages"].get(stage, {}).get("machine") or "–" for stage in stages]
             rows.add_row(sample.file.name, view["status"], score, *machines, flags)
         show(rows)
         click.echo()

@@ -21,7 +21,7 @@ from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, grading_stages
 from grading.execution.throughput import Rate, seconds_until_checked
 from grading.scheduling import capacity_plan as planning
 from grading.scheduling import cost_model
@@ -191,7 +191,7 @@ def _longer(profile: SpeedProfile, output: int | None) -> SpeedProfile:
     return replace(profile, alone_s=profile.alone_s * by, full_s=profile.full_s * by)
 
 
-OUTPUT = {row.name: row.max_output_tokens for row in STAGES.values()}
+OUTPUT = {row.name: row.max_output_tokens for row in STAGES.values() if not row.background}
 
 
 @click.command("plan")
@@ -246,7 +246,7 @@ def plan(
         dispatch = open_dispatch(config)
         stations, unknown = from_config(config, dispatch.machines(), written)
         sandbox = rate_of_checks(dispatch.parts())
-        stages = list(config.stages)
+        stages = list(grading_stages(config.stages))
     if strange := sorted(written.keys() - stages):
         raise click.BadParameter(f"No machine has the stage {', '.join(strange)}.", param_hint="--output")
     try:

@@ -29,6 +29,7 @@ from grading.broker.machine_status import MachineState, with_heartbeats
 from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config
 from grading.domain.round_states import PRIORITIES
+from grading.domain.stages import grading_stages
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -89,6 +90,25 @@ class Room:
     """Until its queue is as full as it should be; 0 while it is full enough."""
     most: int
     """Until its queue is as long as it may be at all; 0 where no machine takes of it."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A machine that may take runs of a background stage."""
+
+    machine: str
+    model: str
+    """With which it does the stage."""
+    places: int
+    """Runs that it may take at once, beside those it has."""
+
+
+def most_in_background(slots: int) -> int:
+    """How many of a machine's slots background runs may have at once.
+
+    One slot stays for a run of grading that comes, and those that gateway requests may have, too.
+    """
+    return max(1, slots - 1 - slots // 4)
 
 
 @dataclass(frozen=True)
@@ -311,15 +331,36 @@ class Dispatch:
         no room from the other. Raises redis errors, also when Redis only answers and takes nothing more: then
         nothing may be begun.
         """
-        lengths, heartbeats = self.registry.load(
-            celery_app.stage_queues(list(self.config.stages)), writable=True
-        )
+        stages = grading_stages(self.config.stages)
+        lengths, heartbeats = self.registry.load(celery_app.stage_queues(list(stages)), writable=True)
         free = {}
-        for stage in self.config.stages:
+        for stage in stages:
             for priority in PRIORITIES:
                 slots = sum(_takes(heartbeat, stage, priority) for heartbeat in heartbeats)
                 free[stage, priority] = _room(slots, lengths[celery_app.stage_queue(stage, priority)])
         return free
+
+    def idle(self, stage: str) -> list[Idle]:
+        """Machines that do this stage and have no run of grading in hand, where none waits in any queue.
+
+        Raises redis errors.
+        """
+        queues = celery_app.stage_queues(list(grading_stages(self.config.stages)))
+        own = {machine.name: celery_app.own_queue(machine.name) for machine in self.config.machines}
+        lengths, heartbeats = self.registry.load([*queues, *own.values()], writable=True)
+        if any(lengths[queue] for queue in queues):
+            return []
+        hand: dict[str, list[str]] = {}
+        for lease in self.registry.held():
+            hand.setdefault(lease.machine, []).append(lease.stage)
+        found = {}
+        for heartbeat in heartbeats:
+            theirs = hand.get(heartbeat.machine, [])
+            if _takes(heartbeat, stage, "batch") and not grading_stages(theirs) and heartbeat.machine in own:
+                places = most_in_background(heartbeat.slots) - len(theirs) - lengths[own[heartbeat.machine]]
+                model = heartbeat.stages[stage].get("model", "")
+                found[heartbeat.machine] = Idle(heartbeat.machine, model, max(0, places))
+        return list(found.values())
 
     def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
         """Tell machines how many runs of each stage and priority still wait in SQL. Raises redis errors."""

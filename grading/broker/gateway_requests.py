@@ -19,6 +19,7 @@ from grading.broker.lua_scripts import Script
 from grading.config.machines import Placement
 from grading.domain.base_value import Value
 from grading.domain.jobs import Tokens, ToolCall
+from grading.domain.stages import grading_stages
 
 CHAT = "grader.chat"
 SIGN_S = 5.0
@@ -108,9 +109,10 @@ def embedder(model: str) -> str:
 
 def served(stages: Mapping[str, Placement], embedders: Mapping[str, Placement]) -> dict[str, Placement]:
     """What gateway requests can ask a machine with these placements for, by the name they use."""
+    graded = {stage: stages[stage] for stage in grading_stages(stages)}
     return (
-        {one.model: one for one in stages.values()}
-        | {alias(stage): one for stage, one in stages.items()}
+        {one.model: one for one in graded.values()}
+        | {alias(stage): one for stage, one in graded.items()}
         | {embedder(model): one for model, one in embedders.items()}
     )
 

@@ -14,6 +14,7 @@ from grading.broker.canaries import OVERDUE_S
 from grading.broker.heartbeats import Heartbeat
 from grading.domain.messages import Message, verbatim
 from grading.domain.model_digests import Change, Difference, WeightsWarning, changes, claims, differing
+from grading.domain.stages import grading_stages
 from grading.scheduling.cluster_view import Peer, SpeedProfile
 
 MAX_METRICS = 64
@@ -149,7 +150,7 @@ def _sane(profile: SpeedProfile) -> bool:
 
 def peer(heartbeat: Heartbeat) -> Peer:
     """A machine as its heartbeat tells; one of an earlier version tells no speeds, they are guessed."""
-    able = [s for s in heartbeat.stages if s not in heartbeat.broken]
+    able = grading_stages(s for s in heartbeat.stages if s not in heartbeat.broken)
     running = heartbeat.running
     if heartbeat.busy and not running and able:
         running = {able[0]: heartbeat.busy}  # an earlier version does not say at what, but it is busy
@@ -161,9 +162,10 @@ def peer(heartbeat: Heartbeat) -> Peer:
     return Peer(
         name=heartbeat.machine,
         slots=heartbeat.limit or heartbeat.slots,
-        stages=tuple(able),
+        stages=able,
         speed_profiles=profiles,
-        **{**heartbeat.facts(), "running": running},
+        # what machines do in the background makes room at once
+        **{**heartbeat.facts(), "running": {stage: running[stage] for stage in grading_stages(running)}},
     )
 
 

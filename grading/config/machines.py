@@ -25,6 +25,8 @@ class Placement(Value):
     """The model by the engine's own name; an engine without models, such as rules, needs none."""
     jobs_per_hour: float | None = Field(default=None, gt=0)
     """An initial estimate with all slots in use; measurements soon replace it."""
+    family: str = Field(default="", max_length=40, pattern=r"^([a-z0-9][a-z0-9-]*)?$")
+    """The family of the model, where its name does not tell it; second opinions come from another one."""
 
     def model_post_init(self, _context: Any) -> None:
         """Without a model, what people read is the engine's name."""

@@ -32,6 +32,7 @@ from grading.config.mail import Mail
 from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
 from grading.domain.learning_platforms import platform_modules
+from grading.domain.model_families import family_of
 from grading.domain.ssrf import Allowed
 from grading.domain.stages import STAGES, StageRow
 
@@ -409,6 +410,11 @@ class Config(Value):
         names = [machine.name for machine in self.machines]
         like = "".join(f" Did you mean '{one}'?" for one in get_close_matches(name, names, 1))
         raise ConfigError(f"There is no machine '{name}' in config.toml.{like} It has {', '.join(names)}.")
+
+    def family_of(self, model: str) -> str:
+        """The family of a model: as a machine's placement has it, else by the model's name."""
+        places = (place for machine in self.machines for place in machine.stages.values())
+        return next((one.family for one in places if one.model == model and one.family), family_of(model))
 
     def with_engine(self, engine: str) -> Config:
         """The same machines with every stage on another in-process engine."""

@@ -5,7 +5,7 @@ What a machine does for a stage stands in the module of workers.machine.stages t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,10 @@ class FeedbackOutput(StageOutput):
     next_step: str
 
 
+class SecondOpinionOutput(StageOutput):
+    """The levels that a model of another family gives."""
+
+
 @dataclass(frozen=True)
 class StageRow:
     """One stage."""
@@ -59,6 +63,8 @@ class StageRow:
     """What its criteria are about, for a model that drafts a rubric."""
     always: bool = True
     """Every round has it; else only those whose rubric has a criterion for it."""
+    background: bool = False
+    """No round that grades has it, and no criterion belongs to it: machines do it when all else is done."""
 
     @property
     def editable(self) -> tuple[str, ...]:
@@ -69,6 +75,8 @@ class StageRow:
         """The title of a field of the answer."""
         return self.field_titles.get(name, self.title)
 
+
+SECOND_OPINION = "second_opinion"
 
 STAGES: Mapping[str, StageRow] = {
     row.name: row
@@ -95,8 +103,28 @@ STAGES: Mapping[str, StageRow] = {
             },
             judges="written reflection, explanations and ideas",
         ),
+        StageRow(
+            name=SECOND_OPINION,
+            title=define_message("stage.second_opinion", "Second opinion"),
+            output=SecondOpinionOutput,
+            max_output_tokens=900,
+            written=(),
+            always=False,
+            background=True,
+        ),
     )
 }
+
+
+def is_background(stage: str) -> bool:
+    """Whether machines do this stage only when all else is done."""
+    row = STAGES.get(stage)
+    return row is not None and row.background
+
+
+def grading_stages(stages: Iterable[str]) -> tuple[str, ...]:
+    """Those of these stages that grading waits for."""
+    return tuple(stage for stage in stages if not is_background(stage))
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ def _level(
         return (None, "ungraded", None) if proposed is None else (float(proposed), alone, None)
     if proposed is None or not second_opinion:
         return checked, "checks", None
-    if _apart(criterion, proposed, checked):
+    if levels_apart(criterion, proposed, checked):
         said = DISAGREEMENT(
             title=criterion.title,
             checks=f"{checked:.1f}",
@@ -245,7 +245,8 @@ def _level(
     return (checked + proposed) / 2, "checks and model", None
 
 
-def _apart(criterion: Criterion, proposed: float, checked: float) -> bool:
+def levels_apart(criterion: Criterion, proposed: float, checked: float) -> bool:
+    """Whether two levels of a criterion are so far apart that a person must look."""
     return abs(proposed - checked) > min(APART, criterion.highest / 2)
 
 
@@ -324,7 +325,7 @@ def _judges_for_itself(
         share, judgement = _share(evidence, criterion), judgements.get(criterion.id)
         if share is None or judgement is None:
             continue
-        if _apart(criterion, min(judgement.level, criterion.highest), share * criterion.highest):
+        if levels_apart(criterion, min(judgement.level, criterion.highest), share * criterion.highest):
             return False
         seen_failing = seen_failing or share <= FAILING
     return seen_failing

@@ -46,7 +46,7 @@ class RunInHand:
     handed_back: bool = False
     """This process ends, and the message goes back to its queue."""
     unserved: bool = False
-    """Its engine went away before it was begun, and the message goes back to its queue."""
+    """Its engine went away before it was begun, or it gives way to grading; the message goes back."""
     noted: bool = False
     """What moved will be told in any case: `changed` need not be called for more of the same."""
 

@@ -1,4 +1,7 @@
-"""Runs that go back to their queue, as their engine is away or this process ends: others take them there."""
+"""Runs that go back, as their engine is away, this process ends, or grading comes first.
+
+Others take them, or this machine when it is idle again.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from grading.broker.away import why_away
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases
 from grading.domain.jobs import Result
+from grading.domain.stages import is_background
 from grading.scheduling.circuit_breaker import AWAY as ENGINE_AWAY
 from workers.machine.active_run import Message, RunInHand
 from workers.machine.circuits import CircuitBreakers
@@ -46,6 +50,13 @@ class Requeue:
         for working in runs:
             waits = working.phase == "waiting" and working.message is not None
             if waits and not self._circuits.closed(working.job.stage):
+                working.unserved = True
+                working.cancel.cancel()
+
+    def give_way(self, runs: Iterable[RunInHand]) -> None:
+        """Those of runs that machines do in the background go back: a run of grading comes."""
+        for working in runs:
+            if is_background(working.job.stage) and working.message is not None:
                 working.unserved = True
                 working.cancel.cancel()
 
@@ -114,5 +125,5 @@ class Requeue:
         except AWAY as error:
             log.warning("%s, a run could not be requeued: %s", why_away(error), error)
             return False
-        log.info("run %s is requeued: its engine is unavailable", run_id)
+        log.info("run %s is requeued: its engine is unavailable, or grading needs its slot", run_id)
         return True

@@ -20,6 +20,7 @@ from grading.broker.dispatch import AWAY, open_leases
 from grading.broker.signing import signer
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine
+from grading.domain.stages import grading_stages
 from grading.scheduling.cluster_view import Peer
 from grading.shared.telemetry import working_on
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
@@ -168,24 +169,26 @@ def listen(
     gateway_requests: GatewayRequests,
 ) -> QueueSelection:
     """What decides which queues this machine reads; told of by its heartbeats."""
+    stages = grading_stages(machine.stages)
 
     def able() -> tuple[str, ...]:
-        return tuple(stage for stage in machine.stages if process.circuits.closed(stage))
+        return tuple(stage for stage in stages if process.circuits.closed(stage))
 
     def me() -> Peer:
+        profiles = process.throughput.speed_profiles()
         return Peer(
             machine.name,
             process.throughput.limit(),
-            tuple(machine.stages),
-            speed_profiles=process.throughput.speed_profiles(),
+            stages,
+            speed_profiles={stage: profiles[stage] for stage in stages if stage in profiles},
             **process.routing_facts().facts(),
         )
 
     listening = QueueSelection(
         MachineView(
             machine,
-            tuple(config.stages),
-            partial(process.leases.look, mine=celery_app.stage_queues(list(machine.stages))),
+            grading_stages(config.stages),
+            partial(process.leases.look, mine=celery_app.stage_queues(list(stages))),
             hand=process.in_hand,
             peer=me,
             expect=process.throughput.expect,
@@ -194,6 +197,7 @@ def listen(
             gateway_requests=gateway_queues,
             most_gateway_requests=gateway_requests.most,
             gateway_requests_in_hand=lambda: taken_up(process, gateway_requests),
+            give_way=process.give_way,
         )
     )
     process.listen, process.look_again = listening.admit, listening.changed

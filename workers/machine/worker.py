@@ -22,6 +22,7 @@ from grading.broker.part_heartbeats import me
 from grading.config.settings import EngineSettings, Machine
 from grading.domain import messages
 from grading.domain.jobs import Job, Provenance, Result, read_job
+from grading.domain.stages import grading_stages, is_background
 from grading.scheduling.circuit_breaker import RULES, Rules
 from grading.scheduling.cluster_view import RoutingFacts
 from grading.shared.code_version import code_folder
@@ -113,6 +114,8 @@ class MachineProcess:
     def _run(self, job: Job, message: Message | None) -> dict[str, Any] | None:
         if self.returns.unasked(job.stage, message):
             return None
+        if not is_background(job.stage):
+            self.give_way()
         admitted = self.gate.enter_now(alone=job.alone)
         working = RunInHand(job, message, "starting" if admitted else "waiting", changed=self.telling.changed)
         try:
@@ -125,6 +128,8 @@ class MachineProcess:
             working.leased = working.leased and answer != "exhausted"  # then there is none to be taken away
             self._working[job.run_id] = working
             self._placing.pop(id(working), None)
+            if grading_stages(self.in_hand()):
+                self.give_way()  # also this run, where grading came before it
             if not admitted and answer != "exhausted":
                 admitted = self.gate.enter(alone=job.alone, cancel=working.cancel)
                 self.returns.call_off([working])  # its engine may have gone while it waited
@@ -261,6 +266,10 @@ class MachineProcess:
             log.exception(
                 "sending the heartbeat failed"
             )  # the heartbeat must outlive anything: silence means death
+
+    def give_way(self) -> None:
+        """Break off what is done in the background: grading needs the machine."""
+        self.returns.give_way(list(self._working.values()))
 
     def in_hand(self) -> dict[str, int]:
         """stage -> runs in hand, and those being claimed."""

@@ -209,14 +209,16 @@ def _jobs_of_round(
         return []
 
 
-def jobs(server: Server, session: Session, orders: Sequence[RunOrder], work: Work) -> list[Outgoing]:
-    """A job for each run of one round.
+def jobs(
+    server: Server, session: Session, orders: Sequence[RunOrder], work: Work, material: str = ""
+) -> list[Outgoing]:
+    """A job for each run of one round; with `material`, all with that stage's, and without examples.
 
     Put together from JSON that was validated when it was stored; the machine validates the whole.
     """
     version = server.versions.get(session, work.rubric_version_id)
     examples: Shown = {}
-    if work.taught:
+    if work.taught and not material:
         examples = examples_for(session, server.versions, version, work.submission_id, work.student_id)
     return [
         Outgoing(
@@ -229,7 +231,7 @@ def jobs(server: Server, session: Session, orders: Sequence[RunOrder], work: Wor
                 "round_id": order.round_id,
                 "stage": order.stage,
                 "attempt": order.attempt,
-                "material": version.material(order.stage, examples.get(order.stage, ())),
+                "material": version.material(material or order.stage, examples.get(order.stage, ())),
                 "rubric": version.rubric_json,
                 "documents": work.prepared["documents"],
                 "evidence": work.prepared["hidden_evidence"],

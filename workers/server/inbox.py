@@ -22,6 +22,7 @@ from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import AWAY, Entry, Left
 from grading.broker.signing import Forged
 from grading.domain.jobs import Result
+from grading.domain.stages import is_background
 from grading.shared.telemetry import working_on
 from grading.store.away import why_away as why_sql_away
 from grading.store.rounds import lifecycle
@@ -29,6 +30,7 @@ from grading.store.rounds.lifecycle import Recorded
 from workers.server import record
 from workers.server.admit import admit_after_result, admit_runs, jobs
 from workers.server.context import Server
+from workers.server.second_opinions import admit_opinions, take_back
 
 log = logging.getLogger(__name__)
 REFUSED = (
@@ -89,11 +91,14 @@ def receive(server: Server, entries: list[Entry]) -> None:
         left += found
         proven += _proven(server, found)
     _record(server, left, proven)
+    background = any(is_background(one.stage) for one in proven)
     for machine, entry in entries:
         if not RUN_ID.fullmatch(entry):
             _answer(server, machine, entry)
     if left:
         admit_after_result(server)
+    if background:
+        admit_opinions(server)
 
 
 def record_left(server: Server, left: Sequence[Left]) -> list[Recorded]:
@@ -164,6 +169,9 @@ def _send_on(server: Server, machine: str, content: Mapping[str, Any]) -> None:
         return
     with server.store.write() as session:
         order = lifecycle.find_order(session, run_id)
+        if order is not None and is_background(order.stage):
+            take_back(session, order)
+            return
         work = lifecycle.load_work(session, [order.round_id] if order else [])
         outgoing = jobs(server, session, [order], work[order.round_id]) if order else []
     others = [own_queue(one.name) for one in server.config.machines if one.name != machine]

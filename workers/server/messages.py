@@ -42,6 +42,10 @@ MACHINE_STALLED = define_message(
 ORDER_LOST = define_message(
     "run.order_lost", "The task for this run was lost in the queue. It is sent again."
 )
+GRADING_FIRST = define_message(
+    "run.grading_first",
+    "The machine was needed for grading. The run is sent again when a machine is idle.",
+)
 NO_RESULT = define_message(
     "run.no_result",
     "The machine's result does not follow the schema. It may run another version than the server: "

@@ -16,6 +16,7 @@ from grading.domain.errors import EngineError, JobInvalid, OutputInvalid, for_st
 from grading.domain.evidence import Evidence
 from grading.domain.jobs import Provenance, Result, read_result
 from grading.domain.report import Report
+from grading.domain.stages import SECOND_OPINION
 from grading.shared.telemetry import outcome, span, working_on
 from grading.store.completion import finish_round
 from grading.store.completion.finish_round import RoundEnd
@@ -26,6 +27,7 @@ from workers.server.context import Server
 from workers.server.messages import NO_REPORT, NO_RESULT
 from workers.server.pseudonyms import rename_documents
 from workers.server.rubric_cache import DOCUMENTS
+from workers.server.second_opinions import combine_opinion
 
 log = logging.getLogger(__name__)
 SQL_AWAY = (OperationalError, InterfaceError, InternalError)
@@ -152,13 +154,19 @@ def combine(server: Server, round_id: str) -> bool:
         log.exception("combining the results of round %s failed", round_id)
     with server.store.write() as session:
         if current := finish_round.lock_complete(session, round_id):
-            finish_round.fail_round(session, current, NO_REPORT())
+            if SECOND_OPINION in current.stages:
+                combine_opinion(server, session, current, usable=False)
+            else:
+                finish_round.fail_round(session, current, NO_REPORT())
     return False
 
 
 def _combine(server: Server, session: Session, current: LockedRound | None) -> bool:
     if current is None:
         return False
+    if SECOND_OPINION in current.stages:
+        combine_opinion(server, session, current)
+        return True
     with working_on(submission=current.submission_id, round=current.id), span("combine", current.id) as say:
         say({"grader.submission": current.submission_id})
         end = finish_round.load_round_end(session, current.id)

@@ -28,6 +28,7 @@ from workers.server.housekeeping import do_chores, store_use
 from workers.server.lost_runs import LostRuns, one_by_one
 from workers.server.messages import CHECKS_NEVER_ENDED
 from workers.server.prepare import prepare
+from workers.server.second_opinions import admit_opinions
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
@@ -102,6 +103,7 @@ class Sweeper:
             self._prepare_forgotten,
             self._try_forgotten,
             self._release,
+            self._send_second_opinions,
             self._do_chores,
             self._store_use,
             self._send_canaries,
@@ -133,6 +135,9 @@ class Sweeper:
 
     def _release(self) -> None:
         admit_runs(self.server)
+
+    def _send_second_opinions(self) -> None:
+        admit_opinions(self.server)
 
     def _prepare_forgotten(self) -> None:
         # while Redis is away nothing is announced, and nobody else prepares

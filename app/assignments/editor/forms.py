@@ -24,6 +24,7 @@ from grading.domain.document import Document
 from grading.domain.errors import AssignmentError
 from grading.domain.rubric import Rubric
 from grading.domain.rubric_errors import explain
+from grading.domain.stages import grading_stages
 from grading.store.assignments.versions import NothingChanged
 
 TITLES = (
@@ -65,7 +66,7 @@ def after_saving(step: Step, assignment_id: int) -> Response:
 
 def stages() -> tuple[str, ...]:
     """The stages submissions can be graded by here."""
-    return tuple(services().config.stages)
+    return grading_stages(services().config.stages)
 
 
 def zone_options(chosen: str) -> Markup:

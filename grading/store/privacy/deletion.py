@@ -31,6 +31,7 @@ from grading.store.tables import (
     Round,
     RoundStage,
     Run,
+    SecondOpinion,
     SentMessage,
     SeparateAnswer,
     SimilarPair,
@@ -42,8 +43,8 @@ from grading.store.tables import (
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 _OF_SUBMISSION: tuple[type[Any], ...] = (
-    Answer, Change, DryRunRound, Example, MailPreference, Mark, RegradeRequest, SeparateAnswer,
-    SubmissionMember,
+    Answer, Change, DryRunRound, Example, MailPreference, Mark, RegradeRequest, SecondOpinion,
+    SeparateAnswer, SubmissionMember,
 )  # fmt: skip
 
 

@@ -53,6 +53,7 @@ from grading.store.tables import (
     Round,
     RoundStage,
     Run,
+    SecondOpinion,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -65,8 +66,8 @@ from grading.store.tables.assignments import SAMPLE
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
-ADDED = (Change, Mark, Example, DryRunRound)
-"""Tables of what people added to grades."""
+ADDED = (Change, Mark, Example, DryRunRound, SecondOpinion)
+"""Tables of what people, and models after them, added to grades."""
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, submissions

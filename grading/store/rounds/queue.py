@@ -277,7 +277,7 @@ _TO_RUN = (
 _SENT = (
     select(Run.id, Run.round_id, Run.stage, Round.priority)
     .join(Round, Round.id == Run.round_id)
-    .where(Run.state == RunState.DISPATCHED)
+    .where(Run.state == RunState.DISPATCHED, Round.priority.in_(PRIORITIES))
     .order_by(Run.dispatched_at, Run.id)
     .limit(MOST)
 )

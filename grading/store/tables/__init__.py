@@ -51,6 +51,7 @@ from grading.store.tables.reviewing import (
     SavedComment,
 )
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
+from grading.store.tables.second_opinions import SecondOpinion
 from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
 from grading.store.tables.trust import Calibration
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
@@ -97,6 +98,7 @@ __all__ = [
     "RubricVersion",
     "Run",
     "SavedComment",
+    "SecondOpinion",
     "SentMessage",
     "SeparateAnswer",
     "SignInAttempt",

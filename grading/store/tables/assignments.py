@@ -15,6 +15,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
@@ -52,6 +53,8 @@ class Assignment(Base):
     """Whether students see it."""
     code_editor: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     """Whether students may write and check their code in the browser."""
+    second_opinion: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
+    """The fields of a `grading.domain.second_opinions.SecondOpinionPolicy`; empty: none."""
     created_at: Mapped[datetime]
     course: Mapped[Course] = relationship()
     __table_args__ = (UniqueConstraint("course_id", "slug"),)

@@ -28,8 +28,11 @@ from grading.store.tables import (
     SubmissionMember,
     User,
 )
+from grading.store.trust import second_opinions
 
-Look = Literal["", "to_review", "held", "flagged", "unreviewed", "reviewed", "changed", "regrade"]
+Look = Literal[
+    "", "to_review", "held", "flagged", "unreviewed", "reviewed", "changed", "regrade", "second_opinion"
+]
 Sort = Literal["name", "-name", "new", "old", "points", "-points", "todo", "criterion"]
 
 
@@ -244,6 +247,7 @@ def _looked(look: Look) -> ColumnElement[bool] | None:
             Grade.adjustment != 0,
             exists().where(Change.round_id == Round.id, Change.kind != "confirm", Change.undone_at.is_(None)),
         ),
+        "second_opinion": second_opinions.differs,
         "regrade": lambda: exists().where(
             RegradeRequest.submission_id == Submission.id, RegradeRequest.state == "open"
         ),

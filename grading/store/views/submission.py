@@ -122,11 +122,13 @@ def head_query(dialect: str) -> Select[Any]:
     members = select(func.aggregate_strings(cast(SubmissionMember.user_id, String), ","))
     members = members.where(SubmissionMember.submission_id == Submission.id)
     other = aliased(Round)
+    # second opinions have numbers below those of gradings
+    regraded = (other.submission_id == Submission.id, ~other.current, other.number > 0)
     tried = (Outbox.kind == "execute", Outbox.key == Round.id, Outbox.done_at.is_(None))
     columns = (
         *_HEAD_COLUMNS,
         members.scalar_subquery().label("members"),
-        exists().where(other.submission_id == Submission.id, ~other.current).label("regraded"),
+        exists().where(*regraded).label("regraded"),
         exists().where(Change.submission_id == Submission.id).label("changed"),
         exists().where(RegradeRequest.submission_id == Submission.id).label("asked"),
         case((Round.state == RoundState.RECEIVED, exists().where(*tried)), else_=false()).label("to_run"),

@@ -61,6 +61,8 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "similarity.course"): (303, 403, 403, 200, 404, 200),
     ("GET", "similarity.pair"): (303, 404, 404, 404, 404, 404),
     ("GET", "guarantee.show"): (303, 403, 403, 200, 404, 200),
+    ("GET", "second_opinions.show"): (303, 403, 403, 200, 404, 200),
+    ("POST", "second_opinions.save"): (303, 403, 403, 403, 404, 422),
     ("GET", "users.erase_form"): (303, 403, 403, 403, 403, 403),
     ("POST", "users.erase_user"): (303, 403, 403, 403, 403, 403),
     ("GET", "users.export_user"): (303, 403, 403, 403, 403, 403),

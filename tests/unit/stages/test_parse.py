@@ -94,7 +94,7 @@ def test_schemas_are_closed_and_bounded(stage: str) -> None:
         assert part["required"] == list(part["properties"])
     level = schema["properties"]["judgements"]["properties"]
     assert {k: v["properties"]["level"]["maximum"] for k, v in level.items()} == (
-        {"analysis": {"load": 4, "sum": 2}, "feedback": {"thought": 4}}.get(stage, {})
+        {"feedback": {"thought": 4}}.get(stage, {"load": 4, "sum": 2})
     )
 
 

@@ -14,6 +14,7 @@ from grading.domain.errors import JobInvalid
 from grading.domain.evidence import CheckOutcome, CriterionEvidence, Evidence
 from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.stages import SECOND_OPINION
 from workers.machine.sanitize import defuse
 from workers.machine.stages import known_stages
 
@@ -27,6 +28,14 @@ RUBRIC = Rubric(
     ),
     equivalents={"revenue": ("turnover",)},
 )
+OPINION = Rubric(
+    criteria=tuple(
+        one.model_copy(update={"stage": SECOND_OPINION}) if one.stage == "analysis" else one
+        for one in RUBRIC.criteria
+    ),
+    equivalents=RUBRIC.equivalents,
+)
+"""As the server sends it for a second opinion on the stage analysis."""
 NOTEBOOK = Document(
     path="work.ipynb",
     kind="notebook",
@@ -82,7 +91,7 @@ def job(stage: str = "analysis", **change: object) -> Job:
         "round_id": "round-1",
         "stage": stage,
         "material": MATERIAL,
-        "rubric": RUBRIC,
+        "rubric": OPINION if stage == SECOND_OPINION else RUBRIC,
         "documents": (NOTEBOOK,),
         "evidence": EVIDENCE,
         "nonce": "5eed5eed",

@@ -21,6 +21,7 @@ from grading.broker.heartbeats import Look
 from grading.broker.machine_status import peer, takes_part
 from grading.config.machines import Placement
 from grading.config.settings import Machine
+from grading.domain.stages import grading_stages
 from grading.scheduling.cluster_view import BATCH, INTERACTIVE, PRIORITIES, Peer, View
 from grading.scheduling.routing import JUST_TAKEN_IN, NOT_LOOKED_YET, SPARE_JUST_STARTED, Choice, decide
 from grading.scheduling.speed_estimates import lengths, with_guesses
@@ -59,6 +60,8 @@ class MachineView:
     """Queues of other work, which come last, and what answers it."""
     most_gateway_requests: int = 0
     gateway_requests_in_hand: Callable[[], int] = lambda: 0
+    give_way: Callable[[], None] = lambda: None
+    """Called while a run waits that this machine would take: what it does in the background ends."""
 
 
 @dataclass
@@ -117,6 +120,14 @@ class QueueSelection:
         others = {heartbeat.machine: peer(heartbeat) for heartbeat in heartbeats if takes_part(heartbeat)}
         self._peers = with_guesses({**others, self.here.machine.name: self.here.peer()})
         self.here.expect(lengths(self.here.machine.name, self._peers))
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Where runs in the background have all slots, no message is taken that would end them."""
+        if self.open and len(grading_stages(self.here.hand())) < len(self.here.hand()):
+            view = self.view()
+            if any(view.waiting.get(queue) for queue in decide(view).queues):
+                self.here.give_way()
 
     def admit(self, open_: bool) -> None:
         """Take new work, or only what was sent here by name."""
@@ -209,7 +220,10 @@ class QueueSelection:
     def _hand(self) -> Counter[str]:
         with self._lock:
             self._coming = [one for one in self._coming if self.clock() - one[1] < COMING_S]
-            return Counter(self.here.hand()) + Counter(stage for stage, _ in self._coming)
+            hand = self.here.hand()
+            # what is done in the background makes room at once
+            mine = Counter({stage: hand[stage] for stage in grading_stages(hand)})
+            return mine + Counter(stage for stage, _ in self._coming)
 
 
 class QueueOrder:

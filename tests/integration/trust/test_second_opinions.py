@@ -1,0 +1,163 @@
+"""Second opinions: planned, sent to idle machines of another family, compared, and in nobody's way."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from grading.broker import celery_app
+from grading.broker.heartbeats import Heartbeat
+from grading.domain.jobs import Job, Result, read_job
+from grading.domain.permissions import Actor
+from grading.domain.second_opinions import SecondOpinionPolicy, Which
+from grading.domain.stages import SECOND_OPINION
+from grading.store.tables import Assignment, Grade, Round, SecondOpinion
+from grading.store.trust import second_opinions
+from tests.support.aging import Played, played
+from tests.support.factories import add_assignment, result, submit
+from workers.server import record
+from workers.server.second_opinions import admit_opinions
+
+MACHINES = """
+[sandbox]
+backend = "none"
+
+[[machines]]
+name = "one"
+slots = 4
+[machines.stages]
+analysis = { engine = "instant", model = "qwen3:30b" }
+second_opinion = { engine = "instant", model = "qwen3:30b" }
+
+[[machines]]
+name = "two"
+slots = 4
+[machines.stages]
+feedback = { engine = "instant", model = "gemma3:27b" }
+second_opinion = { engine = "instant", model = "gemma3:27b" }
+"""
+MODELS = {"one": "qwen3:30b", "two": "gemma3:27b"}
+FIRST = {"analysis": "one", "feedback": "two"}
+
+
+class Cluster:
+    """A server side, and two machines of two families that answer as they are told."""
+
+    def __init__(self, system: Played) -> None:
+        self.system, self.store = system, system.store
+        self.levels: dict[str, int] = {}
+        """Criterion -> level of a second opinion; else as the first one."""
+
+    def heartbeat(self, *names: str, busy: int = 0) -> None:
+        for name in names or MODELS:
+            machine = self.system.server.config.machine(name)
+            stages = {stage: {"engine": "instant", "model": MODELS[name]} for stage in machine.stages}
+            beat = Heartbeat(name, name, 4, busy, stages)
+            self.system.server.dispatch.registry.heartbeat(beat)
+
+    def take(self, *queues: str) -> list[Job]:
+        """The jobs that wait in these queues, taken out."""
+        redis: Any = self.system.server.dispatch.registry.redis
+        found = []
+        for name in queues:
+            while row := redis.rpop(name):
+                _, kwargs, _ = json.loads(base64.b64decode(json.loads(row)["body"]))
+                found += [read_job(kwargs["job"])] if "job" in kwargs else []  # not a canary
+        return found
+
+    def answer(self, job: Job, machine: str, **other: Any) -> Result:
+        judged = [
+            {"criterion": one.id, "level": self.levels.get(one.id, 2), "reason": "As I see it."}
+            for one in job.rubric.of_stage(job.stage)
+        ]
+        if job.stage != SECOND_OPINION:
+            made = result(job.run_id, job.round_id, job.stage)
+        else:
+            output = {"judgements": judged}
+            made = result(job.run_id, job.round_id, job.stage, **{"output": output, **other})
+        how = made.provenance.model_copy(
+            update={"machine": machine, "model": MODELS[machine], "uses_model": True}
+        )
+        return made.model_copy(update={"provenance": how})
+
+    def record(self, job: Job, machine: str, **other: Any) -> str:
+        (recorded,) = record.record(self.system.server, [self.answer(job, machine, **other)])
+        return recorded.outcome
+
+    def grade(self, *students: str, which: Which = "all", release: str = "after_review") -> list[str]:
+        """Graded submissions of an assignment with this policy; their round ids."""
+        assignment_id = add_assignment(self.store, release=release)
+        self.policy(assignment_id, which)
+        rounds = [submit(self.store, assignment_id, one).round_id for one in students or ("s-1",)]
+        self.system.pass_time()
+        self.heartbeat()
+        self.system.sweeper.step()
+        self.finish_grading()
+        return rounds
+
+    def finish_grading(self) -> None:
+        for stage, machine in FIRST.items():
+            for job in self.take(stage):
+                assert self.record(job, machine) == "accepted"
+
+    def policy(self, assignment_id: int, which: Which) -> None:
+        with self.store.write() as session:
+            assignment = session.get_one(Assignment, assignment_id)
+            actor = Actor(user_id=1)
+            second_opinions.set_policy(session, assignment, SecondOpinionPolicy(which=which), actor)
+
+    def asked(self) -> dict[str, list[Job]]:
+        """The second opinions that are asked for now, by machine."""
+        self.system.pass_time()
+        self.heartbeat()
+        admit_opinions(self.system.server)
+        return {name: self.take(celery_app.own_queue(name)) for name in MODELS}
+
+    def states(self) -> Mapping[str, str]:
+        with self.store.read() as session:
+            return {row.stage: row.state for row in session.scalars(select(SecondOpinion))}
+
+    def held(self, round_id: str) -> bool:
+        with self.store.read() as session:
+            return session.scalars(select(Grade.held).where(Grade.round_id == round_id)).one()
+
+
+@pytest.fixture
+def cluster(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Cluster]:
+    from grading.store import schema
+
+    (tmp_path / "config.toml").write_text(MACHINES, encoding="utf-8")
+    schema.upgrade(database_url)
+    with played(database_url, redis_url, tmp_path) as made:
+        yield Cluster(made)
+
+
+def test_each_stage_is_judged_by_another_family_in_another_order(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    asked = cluster.asked()
+    assert {name: [job.stage for job in jobs] for name, jobs in asked.items()} == {
+        "one": [SECOND_OPINION], "two": [SECOND_OPINION],
+    }  # fmt: skip
+    (by_gemma,), (by_qwen,) = asked["two"], asked["one"]
+    assert [one.id for one in by_gemma.rubric.of_stage(SECOND_OPINION)] == ["code"]
+    assert [one.id for one in by_qwen.rubric.of_stage(SECOND_OPINION)] == ["reflection"]
+    assert cluster.states() == {"analysis": "running", "feedback": "running"}
+    assert cluster.record(by_gemma, "two") == "accepted"
+    assert cluster.record(by_qwen, "one") == "accepted"
+    assert cluster.states() == {"analysis": "done", "feedback": "done"}
+    with cluster.store.read() as session:
+        found = second_opinions.load_opinions(session, round_id)
+        grade = session.scalars(select(Grade)).one()
+        assert len(session.scalars(select(Round).where(Round.current)).all()) == 1
+    assert {name: (model, one.first, one.second, one.apart) for name, (model, one) in found.items()} == {
+        "code": ("gemma3:27b", 2, 2, True),  # the checks give 4
+        "reflection": ("qwen3:30b", 2, 2, False),
+    }
+    assert grade.points is not None
+    assert cluster.asked() == {"one": [], "two": []}
