@@ -36,6 +36,7 @@ def field_words() -> dict[str, str]:
         "given": _("Count the content of the starter file, too"),
         "equivalents": _("Equivalent names"),
         "criteria": _("Criteria"),
+        "notes": _("Notes for graders, one per line (students do not see them)"),
         "bonus": _("Bonus: points are added to the maximum"),
         "bonus_at_most": _("Maximum bonus points above the total"),
         "adjustments": _("Deductions and caps"),

@@ -35,6 +35,8 @@ OVERLAP = define_message(
     "criteria, or none in common",
 )
 MAX_LEVEL = 4
+MOST_NOTES = 30
+"""Notes of a criterion."""
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
 
 
@@ -58,6 +60,8 @@ class Criterion(Value):
     """Default `where` of the criterion's checks, and where models should look."""
     bonus: bool = Field(default=False, exclude_if=_unsaid)
     """Its points come on top and do not count towards the maximum."""
+    notes: tuple[str, ...] = Field(default=(), max_length=MOST_NOTES, exclude_if=_unsaid)
+    """For graders: how to judge what the description leaves open. Models read them, students do not."""
 
     @field_validator("levels")
     @classmethod

@@ -152,6 +152,7 @@ def test_adjustments_of_a_form_are_named_and_take_titles_for_criteria() -> None:
     raw["adjustments"][2] |= {"title": "Each error", "criteria": "B", "deduct": "0,1"}
     raw["criteria"][1]["bonus"] = "yes"
     raw["adjustments"][0]["criteria"] = "Älpha “x”"
+    raw["criteria"][1]["notes"] = "merge() counts.\nSo does join()."
     raw["bonus_at_most"] = "2,5"
     rubric, problems = form.read(raw, STAGES)
     assert problems == ()
@@ -160,6 +161,7 @@ def test_adjustments_of_a_form_are_named_and_take_titles_for_criteria() -> None:
         ("pipes", ("a",)), ("cap", ()), ("each-error", ("b",)),
     ]  # fmt: skip
     assert (rubric.bonus_at_most, rubric.max_points, rubric.adjustments[2].deduct) == (2.5, 2.5, 0.1)
+    assert rubric.criteria[1].notes == ("merge() counts.", "So does join().")
     raw["adjustments"][2] |= {"deduct": ""}
     assert form.read(raw, STAGES)[1][0].place == "adjustments.2"
     raw["adjustments"][2] |= {"cap": "lots"}

@@ -364,6 +364,7 @@ def _criterion(criterion: Criterion) -> str:
         lines.append(criterion.description)
     if criterion.where:
         lines.append(f"Where to look: {_plain(criterion.where)}")
+    lines += [f"The instructor's note: {flat(note)}" for note in criterion.notes]
     lines += [f"{level} = {text}" for level, text in enumerate(criterion.levels)]
     return "\n".join(lines)
 
