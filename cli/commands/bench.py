@@ -18,6 +18,7 @@ def benchmarks() -> Sections:
             "engines": "bench.engines.command:command",
             "sandbox": "bench.sandbox:command",
             "weights": "bench.weights:command",
+            "guarantee": "bench.guarantee.command:command",
             "situations": "bench.situations.command:command",
         }
     }

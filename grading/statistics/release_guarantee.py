@@ -34,6 +34,9 @@ SIZES = 20
 COUNTS = (1, 2, 3, 4, 6, 9, 13)
 """For so many numbers of wrong ones found a limit is worked out; what is expected to prove most is taken."""
 
+UNSEEN = 0.01
+"""The chance of an error that no score sees: for planning only, as scores may promise too much."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -67,7 +70,7 @@ class Draw:
     """A random sample to mark. It is stored as it was drawn: later scores and marks do not change it."""
 
     candidates: tuple[str, ...]
-    """What may be released by it, safest first; those marked before among them."""
+    """What may be released by it, safest first; those marked before among them. None that come later."""
     known: frozenset[str]
     """Candidates that were marked before the draw."""
     keys: tuple[str, ...]
@@ -98,7 +101,7 @@ class Guarantee:
     released: tuple[str, ...]
     """Keys, safest first: unread ones, and those a person marked."""
     unread: frozenset[str]
-    """Those of `released` that are the machine's level and that nobody marked."""
+    """Those of `released` that nobody marked: the machine's level is what is released."""
     threshold: float | None
     """Highest score among `released`."""
     at_most_wrong: int
@@ -235,42 +238,44 @@ def _walk_passes(unread: int, marks: int, limits: Sequence[int]) -> Fraction:
 
 def _proven(items: Mapping[str, Item], target: Target, draw: Draw, tries: int) -> Guarantee:
     """What one draw proves by itself."""
-    rule = draw.limits
     sample = frozenset(draw.keys)
+    there: list[Item] = []
     size = found = missing = bound = 0
-    blamed: list[str] = []
     ended_by: str | None = None
-    for place, key in enumerate(draw.candidates, start=1):
-        if key in sample and items[key].wrong is not False:
-            found += 1
-            missing += items[key].wrong is None
-            blamed.append(key)
-        # what is not marked yet counts as found wrong, and as released wrong
-        if found < len(rule) and rule[found] + missing <= target.allowed(place):
-            size, bound, ended_by = place, rule[found] + missing, None
-        elif ended_by is None and blamed and blamed[-1] == key:
+    for key in draw.candidates:
+        item = items.get(key)
+        # what is not marked yet counts as found wrong, and as released wrong; what is gone as found wrong
+        blamed = key in sample and (item is None or item.wrong is not False)
+        found += blamed
+        missing += blamed and item is not None and item.wrong is None
+        if item is not None:
+            there.append(item)
+        if found < len(draw.limits) and draw.limits[found] + missing <= target.allowed(len(there)):
+            size, bound, ended_by = len(there), draw.limits[found] + missing, None
+        elif blamed and ended_by is None:
             ended_by = key
-    released = draw.candidates[:size]
-    not_marked = tuple(key for key in draw.keys if items[key].wrong is None)
+    released = there[:size]
+    marks = {key: items[key].wrong for key in draw.keys if key in items}
+    not_marked = tuple(key for key, wrong in marks.items() if wrong is None)
     return Guarantee(
         target=target,
-        released=released,
-        unread=frozenset(released) - draw.known - sample,
-        threshold=max((items[key].score for key in released), default=None),
+        released=tuple(item.key for item in released),
+        unread=frozenset(item.key for item in released if item.wrong is None),
+        threshold=max((item.score for item in released), default=None),
         at_most_wrong=bound,
         sample=len(draw.keys),
-        marked=len(draw.keys) - len(not_marked),
-        found_wrong=sum(items[key].wrong is True for key in draw.keys),
-        candidates=len(draw.candidates),
+        marked=len(marks) - len(not_marked),
+        found_wrong=sum(wrong is True for wrong in marks.values()),
+        candidates=len(there),
         not_marked=not_marked,
-        ended_by=ended_by if size < len(draw.candidates) else None,
-        reason=_reason(draw, target, size, bool(not_marked)),
+        ended_by=ended_by,
+        reason=_reason(draw, target, size == len(there), bool(not_marked)),
         tries=tries + 1,
     )
 
 
-def _reason(draw: Draw, target: Target, size: int, waiting: bool) -> Reason:
-    if size == len(draw.candidates):
+def _reason(draw: Draw, target: Target, everything: bool, waiting: bool) -> Reason:
+    if everything:
         return Reason.ALL_CANDIDATES
     if draw.limits[0] > target.allowed(len(draw.candidates)):
         return Reason.TOO_FEW
@@ -339,7 +344,7 @@ def _expected(part: Sequence[Item], marks: int, rule: Sequence[int], target: Tar
         if item.wrong is not None:
             continue
         unread -= 1
-        chance = density * item.score
+        chance = density * (UNSEEN + (1 - UNSEEN) * item.score)
         for k in range(counts):
             mean[k] += chance * (mean[k + 1] - mean[k])
             nothing[k] += chance * (nothing[k + 1] - nothing[k])

@@ -1,0 +1,37 @@
+"""The guarantee holds for planted graders, releases what it should, and drift takes it back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.guarantee.command import at_most, of_oracle, table
+from bench.guarantee.graders import GRADERS
+from bench.guarantee.simulation import simulate, simulate_drift
+from grading.statistics.release_guarantee import Target
+
+BY_NAME = {grader.name: grader for grader in GRADERS}
+
+
+@pytest.mark.parametrize("name", ["two kinds", "adversarial 2 %"])
+def test_few_classes_exceed_the_target(name: str) -> None:
+    row = simulate(BY_NAME[name], 40, 400, 100, Target(), seed=3)
+    assert row.exceeded / row.classes <= at_most(0.05, row.classes)
+    assert 0 < row.unread < row.released < row.oracle
+    assert name in table([row])
+
+
+def test_drift_takes_the_proof_back() -> None:
+    found = simulate_drift(40, 400, seed=3)
+    assert found.in_time == found.classes
+    assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
+
+
+@pytest.mark.soak
+def test_2_000_classes_of_each_planted_grader() -> None:
+    rows = [simulate(grader, 2_000, 400, 100, Target(), seed=1) for grader in GRADERS]
+    for one in rows:
+        assert one.exceeded / one.classes <= at_most(0.05, one.classes), one
+    assert of_oracle(rows) >= 0.7
+    found = simulate_drift(2_000, 400, seed=1)
+    assert found.in_time / found.classes >= 0.95
+    assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
