@@ -6,16 +6,19 @@ other.
 
 from __future__ import annotations
 
-from app.trust import guarantee, second_opinions
+from app.trust import confidence, guarantee, second_opinions
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
-blueprints = (guarantee.pages, second_opinions.pages)
+blueprints = (guarantee.pages, confidence.pages, second_opinions.pages)
 navigation = (
     NavigationEntry(
         Menu.ASSIGNMENT, 32, "guarantee.show", N_("Trust"), "trust.see", leads_to=(Menu.TRUST,),
     ),
     NavigationEntry(Menu.TRUST, 10, "guarantee.show", N_("Release"), "trust.see", below=("guarantee",)),
+    NavigationEntry(
+        Menu.TRUST, 20, "confidence.show", N_("Confidence"), "trust.see", below=("confidence",),
+    ),
     NavigationEntry(
         Menu.TRUST, 30, "second_opinions.show", N_("Second opinions"), "trust.see",
         below=("second_opinions",),

@@ -116,6 +116,8 @@ class Labelled:
     wrong: bool
     weight: float = 1.0
     """Less than 1 for a level that a person gave knowing the model's."""
+    blind: bool = True
+    """The person did not know it."""
 
 
 def fit(known: Sequence[Labelled], prior: Weights = DEFAULT) -> Weights:
@@ -167,9 +169,13 @@ def _step(
 class Tried:
     """A score beside what a person found."""
 
+    label: Labelled
     score: float
-    wrong: bool
-    weight: float = 1.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the person found it wrong."""
+        return self.label.wrong
 
 
 def cross_fitted(known: Sequence[Labelled], folds: int = 5) -> list[Tried]:
@@ -180,7 +186,7 @@ def cross_fitted(known: Sequence[Labelled], folds: int = 5) -> list[Tried]:
         here = [one for one in known if groups[one.group] == fold]
         if here:
             weights = fit([one for one in known if groups[one.group] != fold])
-            tried += [Tried(score(one.features, weights), one.wrong, one.weight) for one in here]
+            tried += [Tried(one, score(one.features, weights)) for one in here]
     return tried
 
 

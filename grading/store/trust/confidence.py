@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import exists, or_, select
 from sqlalchemy.orm import Session
 
 from grading.domain.report import CriterionGrade, Report
@@ -95,7 +95,8 @@ def labels(session: Session, course_id: int) -> list[Labelled]:
 
 def assignment_labels(session: Session, assignment_id: int) -> list[Labelled]:
     """The same of one assignment; where several people marked a level, each counts for its part."""
-    judged = {(one.round_id, one.grade.criterion): one for one in load_judged(session, assignment_id)}
+    loaded = load_judged(session, assignment_id, seen_by_people=True)
+    judged = {(one.round_id, one.grade.criterion): one for one in loaded}
     given: dict[tuple[str, str], list[PersonLevel]] = defaultdict(list)
     for round_id, level in _levels(session, assignment_id, judged.values()):
         given[round_id, level.criterion].append(level)
@@ -105,6 +106,7 @@ def assignment_labels(session: Session, assignment_id: int) -> list[Labelled]:
             features=of.features,
             wrong=confidence.too_far(of.grade.level, one.level, of.grade.highest),
             weight=TRUST_IN[one.how] / len(levels),
+            blind=one.how == "blind",
         )
         for key, levels in given.items()
         for of in (judged[key],)
@@ -131,8 +133,16 @@ def _levels(
             yield round_id, level
 
 
-def load_judged(session: Session, assignment_id: int) -> list[Judged]:
-    """The criteria of the current rounds of an assignment, without samples of dry runs."""
+def assignment_of(criterion: str) -> int:
+    """The assignment of the criterion of a judgement's features."""
+    return int(criterion.partition(":")[0])
+
+
+def load_judged(session: Session, assignment_id: int, *, seen_by_people: bool = False) -> list[Judged]:
+    """The criteria of the current rounds of an assignment, without samples of dry runs.
+
+    `seen_by_people`: of those only that somebody marked, changed or reviewed.
+    """
     return [
         Judged(
             round_id=row.round_id,
@@ -141,15 +151,15 @@ def load_judged(session: Session, assignment_id: int) -> list[Judged]:
             grade=grade,
             features=_features(report, grade, f"{assignment_id}:{grade.criterion}"),
         )
-        for row in session.execute(_query(assignment_id))
+        for row in session.execute(_query(assignment_id, seen_by_people=seen_by_people))
         for report in (Report.model_validate(row.report),)
         for grade in report.criteria
     ]
 
 
-def _query(assignment_id: int) -> Any:
+def _query(assignment_id: int, *, seen_by_people: bool) -> Any:
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
-    return (
+    query = (
         select(
             submission.id.label("submission_id"),
             round_.id.label("round_id"),
@@ -163,6 +173,9 @@ def _query(assignment_id: int) -> Any:
         .order_by(round_.id)
         .execution_options(yield_per=CHUNK_SIZE)
     )
+    marked = exists().where(tables.Mark.round_id == round_.id)
+    changed = exists().where(tables.Change.round_id == round_.id)
+    return query.where(or_(marked, changed, grade.reviewed_at.is_not(None))) if seen_by_people else query
 
 
 def _features(report: Report, grade: CriterionGrade, criterion: str) -> Features:

@@ -63,6 +63,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "guarantee.show"): (303, 403, 403, 200, 404, 200),
     ("GET", "second_opinions.show"): (303, 403, 403, 200, 404, 200),
     ("POST", "second_opinions.save"): (303, 403, 403, 403, 404, 422),
+    ("GET", "confidence.show"): (303, 403, 403, 200, 404, 200),
     ("GET", "users.erase_form"): (303, 403, 403, 403, 403, 403),
     ("POST", "users.erase_user"): (303, 403, 403, 403, 403, 403),
     ("GET", "users.export_user"): (303, 403, 403, 403, 403, 403),

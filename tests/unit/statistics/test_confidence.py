@@ -11,12 +11,14 @@ from grading.statistics.confidence import (
     DEFAULT,
     Features,
     Labelled,
+    Tried,
     Weights,
     cross_fitted,
     fit,
     score,
     too_far,
 )
+from grading.statistics.reliability import Bin, reliability, wilson
 
 
 @pytest.mark.parametrize(
@@ -86,3 +88,37 @@ def test_scores_are_tried_on_what_they_were_not_fitted_on() -> None:
     assert len(tried) == len(known)
     whole = fit(known)
     assert [one.score for one in tried] != [score(one.features, whole) for one in known]
+
+
+def test_exact_scores_are_reliable_and_boastful_ones_are_not() -> None:
+    chance = random.Random(3)
+    exact, boastful = [], []
+    for n in range(1_500):
+        wrong = chance.uniform(0.02, 0.5)
+        label = Labelled(f"{n}", Features(), chance.random() < wrong)
+        exact.append(Tried(label, wrong))
+        boastful.append(Tried(label, wrong / 4))
+    found, worse = reliability(exact), reliability(boastful)
+    assert [one.n for one in found.bins] == [150] * 10
+    assert found.ece is not None
+    assert found.interval is not None
+    assert found.ece < 2 * (found.ece_of_perfect or 0) < 0.06
+    assert found.interval[0] <= found.ece + 0.01
+    assert worse.ece == pytest.approx(sum(not_wrong_by(one) for one in worse.bins) / worse.n)
+    assert worse.ece > 0.15
+    held = sum(one.interval[0] <= one.stated <= one.interval[1] for one in found.bins)
+    assert held >= 8
+
+
+def not_wrong_by(found: Bin) -> float:
+    return found.n * abs(found.stated - found.right)
+
+
+def test_few_and_equal_scores_make_one_bin_and_none_makes_none() -> None:
+    equal = [Tried(Labelled(f"{n}", Features(), n == 0), 0.1) for n in range(40)]
+    assert [one.n for one in reliability(equal).bins] == [40]
+    assert [one.n for one in reliability(equal[:3]).bins] == [3]
+    assert reliability(()).ece is None
+    # published: 10 of 20, Wilson 0.299 to 0.701
+    assert wilson(10, 20) == (pytest.approx(0.299, abs=0.001), pytest.approx(0.701, abs=0.001))
+    assert wilson(20, 20)[1] == 1.0
