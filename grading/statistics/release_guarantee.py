@@ -9,7 +9,7 @@ marked. The result is the longest part from the front in which few enough of the
 for all such parts at once: walk over the wrong levels in that order. Each is in the sample or not, and as
 the sample is random, these labels are drawn from an urn without replacement, wherever the wrong levels are.
 A part is released wrongly only where the walk passes a point (so many unread, so few read). The chance of
-that is a sum of hypergeometric terms, worked out in whole numbers (`_walk_passes`): nothing is assumed of
+that is a sum of hypergeometric terms, worked out in whole numbers (`limits`): nothing is assumed of
 scores or errors, and nothing is asymptotic. It is fixed-sequence testing along the score, as in Learn then
 Test (Angelopoulos et al., arXiv 2110.01052), with the multiplicity of the thresholds worked out exactly.
 
@@ -19,11 +19,13 @@ second in 4/5 of what is left, and so on.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import accumulate
 from math import comb
 from random import Random
 
@@ -34,6 +36,8 @@ SIZES = 20
 COUNTS = (1, 2, 3, 4, 6, 9, 13)
 """For so many numbers of wrong ones found a limit is worked out; what is expected to prove most is taken."""
 
+PLACES = 200
+"""So many places, evenly spread, are compared as the end of what is released: for planning only."""
 UNSEEN = 0.01
 """The chance of an error that no score sees: for planning only, as scores may promise too much."""
 
@@ -179,8 +183,9 @@ def fewest_marks(size: int, target: Target) -> int | None:
     Nothing where no sample does, as the class is too small for the target.
     """
     risk = target.risk(0)
+    further = int(1 / _exact(target.share)) + 1  # one more may be wrong; far larger parts need more marks
     for marks in range(1, size // 2 + 1):
-        for part in range(2 * marks, size + 1):
+        for part in range(2 * marks, min(size, 2 * marks + further) + 1):
             if _none_found(part, marks, target.allowed(part) + 1) <= risk:
                 return marks
     return None
@@ -199,41 +204,32 @@ def limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, .
     the sample, and more than `limits(...)[k]` outside it, is at most `risk`. Each k takes an
     equal part of it.
     """
-    found: tuple[int, ...] = ()
-    for k in range(min(counts, marks + 1)):
-        most = risk * (k + 1) / counts
-        low, high = found[-1] if found else 0, unread
-        while low < high:
-            middle = (low + high) // 2
-            if _walk_passes(unread, marks, (*found, middle)) <= most:
-                high = middle
-            else:
-                low = middle + 1
-        found = (*found, low)
-    return found
-
-
-def _walk_passes(unread: int, marks: int, limits: Sequence[int]) -> Fraction:
-    """The chance that the walk over wrong ones reaches k read and limits[k] + 1 unread for any k.
-
-    It is highest where all are wrong. The walks to a point are counted without those that passed before; a
-    walk with k read and w unread leaves comb(unread − w − k, marks − k) ways to go on.
-    """
-    ways = [1] * len(limits)  # to the point with k read and no unread
+    counts = min(counts, marks + 1)
+    samples = comb(unread, marks)
+    # walks over the wrong ones to k read, and as many unread as the limit before, that passed no limit
+    walks = [1] * counts
+    found: list[int] = []
     passed = 0
-    for w in range(1, limits[-1] + 2):
-        before = 0
-        for k, limit in enumerate(limits):
-            if w <= limit:
-                # from one unread fewer, or from one read fewer
-                before += ways[k]
-                ways[k] = before
-                continue
-            if ways[k] and w + k <= unread and k <= marks:
-                passed += ways[k] * comb(unread - w - k, marks - k)
-            ways[k] = 0
-            before = 0
-    return Fraction(passed, comb(unread, marks))
+    for k in range(counts):
+        before = found[-1] if found else 0
+        most = risk * samples * (k + 1) / counts
+        reach = partial(_samples_reaching, unread, marks, walks[k], k)
+        limit = bisect_left(range(unread), True, lo=before, key=lambda one: passed + reach(one + 1) <= most)
+        passed += reach(limit + 1)
+        found.append(limit)
+        for _ in range(limit - before):
+            for more in range(k + 1, counts):
+                walks[more] += walks[more - 1]
+    return tuple(found)
+
+
+def _samples_reaching(unread: int, marks: int, walks: int, read: int, left: int) -> int:
+    """Samples whose walk goes on from these walks to so many read and so many left unread.
+
+    All levels may be wrong: with fewer wrong ones, fewer samples do.
+    """
+    rest = unread - left - read
+    return walks * comb(rest, marks - read) if rest >= 0 else 0
 
 
 def _proven(items: Mapping[str, Item], target: Target, draw: Draw, tries: int) -> Guarantee:
@@ -305,52 +301,61 @@ class _Plan:
 
 def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int) -> _Plan:
     """The size of the candidates, `least` or more, and the limits that are expected to prove most."""
-    everything = sum(item.wrong is None for item in ordered)
+    unread = [0, *accumulate(int(item.wrong is None) for item in ordered)]
+    wrong = [0.0, *accumulate(_predicted(item) for item in ordered)]
     best: _Plan | None = None
     for step in range(SIZES, 0, -1):
         size = -(-len(ordered) * step // SIZES)
-        part = ordered[:size]
-        unread = sum(item.wrong is None for item in part)
-        if best is not None and (size < least or unread < min(marks, everything)):
+        sample = min(marks, unread[size])
+        if best is not None and (size < least or sample < min(marks, unread[-1])):
             break
         for counts in COUNTS:
-            rule = limits(unread, min(marks, unread), counts, target.risk(tries))
+            rule = limits(unread[size], sample, counts, target.risk(tries))
             if best is not None and rule[0] > target.allowed(size):
                 break
-            plan = _Plan(size, min(marks, unread), rule, _expected(part, marks, rule, target))
-            if best is None or plan.expected > best.expected:
-                best = plan
+            density = sample / unread[size] if sample else 0.0
+            expected = _expected(unread[: size + 1], wrong[: size + 1], density, rule, target)
+            if best is None or expected > best.expected:
+                best = _Plan(size, sample, rule, expected)
     assert best is not None  # all of them are always compared
     return best
 
 
-def _expected(part: Sequence[Item], marks: int, rule: Sequence[int], target: Target) -> float:
-    """Mean number released unread, if each level that nobody marked is wrong by its score, independently.
+def _predicted(item: Item) -> float:
+    """How likely the level is unread and wrong."""
+    return UNSEEN + (1 - UNSEEN) * item.score if item.wrong is None else 0.0
 
+
+def _expected(
+    unread: Sequence[int], wrong: Sequence[float], density: float, rule: Sequence[int], target: Target
+) -> float:
+    """Mean number released unread, if levels are wrong as predicted, independently of each other.
+
+    `unread` and `wrong` are the sums up to each place, `density` the part of unread ones that is marked.
     From the end of the candidates to the front, for each number found wrong before: the mean of what
     is released beyond this place, and the chance that nothing is.
     """
-    unread = sum(item.wrong is None for item in part)
-    density = min(1.0, marks / unread) if unread else 0.0
     counts = len(rule)
     mean, nothing = [0.0] * (counts + 1), [1.0] * (counts + 1)
-    for place in range(len(part), 0, -1):
-        item, allowed = part[place - 1], target.allowed(place)
+    place = len(unread) - 1
+    stride = -(-place // PLACES)
+    while place > 0:
+        allowed = target.allowed(place)
         for k in range(counts):
             if rule[k] > allowed:
                 break
-            mean[k] += (1 - density) * unread * nothing[k]
+            mean[k] += (1 - density) * unread[place] * nothing[k]
             nothing[k] = 0.0
-        if item.wrong is not None:
-            continue
-        unread -= 1
-        chance = density * (UNSEEN + (1 - UNSEEN) * item.score)
+        nearer = max(0, place - stride)
+        chance = min(1.0, density * (wrong[place] - wrong[nearer]))
         for k in range(counts):
             mean[k] += chance * (mean[k + 1] - mean[k])
             nothing[k] += chance * (nothing[k + 1] - nothing[k])
+        place = nearer
     return mean[0]
 
 
+@lru_cache(maxsize=64)
 def _exact(share: float) -> Fraction:
     """0.05 as it is written: 1/20."""
     return Fraction(str(share))

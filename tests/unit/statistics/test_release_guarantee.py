@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import combinations
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grading.statistics.release_guarantee import (
     Draw,
@@ -40,7 +44,7 @@ def exceeds(found: Guarantee, wrong: Collection[str]) -> bool:
     return len(found.unread & set(wrong)) > found.target.share * len(found.released)
 
 
-@pytest.mark.parametrize(("size", "marks", "counts"), [(8, 3, 2), (8, 4, 1), (7, 5, 3)])
+@pytest.mark.parametrize(("size", "marks", "counts"), [(8, 3, 2), (7, 4, 1), (6, 4, 3)])
 def test_every_sample_of_every_small_class(size: int, marks: int, counts: int) -> None:
     """No set of wrong levels, out of all, is released wrongly by more of all samples than the risk allows."""
     worst = Fraction(0)
@@ -52,6 +56,81 @@ def test_every_sample_of_every_small_class(size: int, marks: int, counts: int) -
             failures = sum(exceeds(after(draw, wrong, HALF), wrong) for draw in draws)
             worst = max(worst, Fraction(failures, len(draws)))
     assert Fraction(1, 10) < worst <= HALF.risk(0)
+
+
+def risk_of(unread: int, marks: int, rule: Sequence[int]) -> float:
+    """The chance that a limit is passed where all are wrong: walked forward, without counting samples."""
+    at, passed = {(0, 0): 1.0}, 0.0
+    while at:
+        after: dict[tuple[int, int], float] = defaultdict(float)
+        for (left, read), chance in at.items():
+            if left + read == unread:
+                continue
+            to_read = (marks - read) / (unread - left - read)
+            if read + 1 < len(rule):
+                after[left, read + 1] += chance * to_read
+            if left + 1 > rule[read]:
+                passed += chance * (1 - to_read)
+            else:
+                after[left + 1, read] += chance * (1 - to_read)
+        at = after
+    return passed
+
+
+@given(
+    st.integers(1, 60), st.integers(0, 60), st.sampled_from([1, 2, 3, 6]), st.sampled_from([0.01, 0.04, 0.3])
+)
+def test_limits_use_the_risk_and_no_more(unread: int, marks: int, counts: int, risk: float) -> None:
+    marks = min(marks, unread)
+    rule = limits(unread, marks, counts, Fraction(str(risk)))
+    assert list(rule) == sorted(rule)
+    assert risk_of(unread, marks, rule) <= risk + 1e-9
+    for k, limit in enumerate(rule):
+        lower = (*rule[:k], limit - 1)
+        if limit > (rule[k - 1] if k else 0):
+            assert risk_of(unread, marks, lower) > risk * (k + 1) / len(rule) - 1e-9
+
+
+@given(st.randoms(use_true_random=False), st.integers(20, 120), st.integers(0, 40))
+def test_a_mark_that_is_wrong_never_releases_more(chance: Random, size: int, marks: int) -> None:
+    items = [Item(key, round(chance.random() ** 3, 2)) for key in keys(size)]
+    draw = next_sample(items, HALF, marks, seed=chance.randrange(99))
+    wrong = [key for key in draw.keys if chance.random() < 0.1]
+    found = after(draw, wrong, HALF)
+    for key in draw.keys:
+        more = after(draw, {*wrong, key}, HALF)
+        assert len(more.released) <= len(found.released)
+    assert set(found.released) | set(draw.keys) <= set(draw.candidates)
+    assert found.at_most_wrong <= HALF.share * len(found.released)
+
+
+@pytest.mark.parametrize(
+    ("unread", "marks", "risk", "limit"),
+    [
+        (400, 100, "0.04", 11),
+        (240, 100, "0.04", 5),
+        (2_000, 200, "0.008", 45),
+        (80, 38, "0.04", 4),
+        (60, 20, "0.05", 6),
+    ],
+)
+def test_one_count_is_the_hypergeometric_test(unread: int, marks: int, risk: str, limit: int) -> None:
+    """By SciPy 1.17.1: the smallest a with hypergeom.pmf(0, unread, a + 1, marks) <= risk."""
+    assert limits(unread, marks, 1, Fraction(risk)) == (limit,)
+
+
+@pytest.mark.parametrize(
+    ("k", "alone", "one_of_four"),
+    [(0, 0.03168, 0.04501), (1, 0.04913, 0.06454), (2, 0.06449, 0.08141), (3, 0.07882, 0.09697)],
+)
+def test_a_large_class_is_as_learn_then_test_has_it(k: int, alone: float, one_of_four: float) -> None:
+    """By MAPIE 1.6.0: where compute_hoeffding_bentkus_p_value(k / 100, 100, …, binary=True) is 0.04 and 0.01.
+
+    All four counts together cost more than one of them, and less than by Bonferroni's correction.
+    """
+    size = 40_000
+    share = limits(size, 100, 4, Fraction("0.04"))[k] / size
+    assert alone - 0.001 < share < one_of_four + 0.001
 
 
 def test_a_class_of_400_and_100_clean_marks() -> None:
@@ -94,7 +173,7 @@ def test_too_few_marks_prove_nothing() -> None:
 def test_a_further_draw_keeps_what_is_proven() -> None:
     items = [Item(key, 0.0 if at < 200 else 0.3) for at, key in enumerate(keys(400))]
     first = next_sample(items, Target(), 80, seed=1)
-    marked = dict.fromkeys(first.keys, False)
+    marked: dict[str, bool] = dict.fromkeys(first.keys, False)
     items = [Item(item.key, item.score, marked.get(item.key)) for item in items]
     proven = guarantee(items, Target(), [first])
     second = next_sample(items, Target(), 80, seed=2, draws=[first])
@@ -104,3 +183,15 @@ def test_a_further_draw_keeps_what_is_proven() -> None:
     # the second try has less of the confidence left
     assert Target().risk(0) + Target().risk(1) < Fraction(1, 20)
     assert guarantee(items, Target(), [first, second]).released == proven.released
+
+
+def test_what_is_gone_is_not_released() -> None:
+    items = [Item(key, at / 1_000) for at, key in enumerate(keys(400))]
+    draw = next_sample(items, Target(), 100, seed=1)
+    gone = {draw.candidates[0], draw.keys[-1]}
+    left = [Item(item.key, item.score, False if item.key in draw.keys else None)
+            for item in items if item.key not in gone]  # fmt: skip
+    found = guarantee(left, Target(), [draw])
+    assert not gone & set(found.released)
+    # what was drawn and is gone counts as found wrong
+    assert found.at_most_wrong == draw.limits[1 + (draw.candidates[0] in draw.keys)]
