@@ -28,7 +28,8 @@ QUICK_WAYS = "ours,roles,shortest"
 )
 @click.option(
     "--only",
-    help="Routers, separated by commas: ours, pinned, roles, shortest, litellm-…, sglang-…, vllm-….",
+    help="Routers, separated by commas: ours, second-opinions (ours with them), pinned, roles, shortest, "
+    "litellm-…, sglang-…, vllm-….",
 )
 @click.option(
     "--compress",
@@ -65,7 +66,7 @@ def command(
 
     names = scenarios or (QUICK if quick else ("backlog400", "backlog1000", "poisson80"))
     ways = _ways(only or (QUICK_WAYS if quick else ""))
-    if cluster_model != "own" and not set(ways) == {"ours"}:
+    if cluster_model != "own" and not set(ways) <= {*results.PRODUCT}:
         raise click.BadParameter("needs --only ours.", param_hint="--cluster-model")
     plans = [Plan(_scenario(name, slots, seed, cluster_model), compress, at_once, learn) for name in names]
     played = []
@@ -97,9 +98,9 @@ def _say(line: str) -> None:
 def _ways(only: str) -> list[str]:
     """Those that were named; else all."""
     from bench.router.competitors import COMPETITORS
-    from bench.router.results import OURS
+    from bench.router.results import OURS, PRODUCT
 
-    known = (OURS, *COMPETITORS)
+    known = (*PRODUCT, *COMPETITORS)
     ways = only.split(",") if only else [OURS, *COMPETITORS]
     if unknown := set(ways) - set(known):
         raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(known)}.", param_hint="--only")
@@ -111,7 +112,7 @@ def _play(way: str, plan: Plan, tune: bool) -> Outcome:
 
     if way in competitors.COMPETITORS:
         return trial.run_competitor(competitors.COMPETITORS[way], plan, _say)
-    return trial.run_product(plan, _say, tune=tune)
+    return trial.run_product(plan, _say, way, tune=tune)
 
 
 def _scenario(name: str, slots: int, seed: int, cluster_model: str) -> Scenario:

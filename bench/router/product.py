@@ -27,8 +27,11 @@ from grading.checks.kinds.prose import Words
 from grading.config.settings import load
 from grading.documents import SubmittedFiles, UploadedFile, read
 from grading.documents.limits import Limits
+from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.second_opinions import SecondOpinionPolicy
+from grading.domain.stages import SECOND_OPINION
 from grading.store import Store, schema
 from grading.store.accounts import users
 from grading.store.assignments import versions
@@ -36,7 +39,9 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.reporting import operations
 from grading.store.submissions import intake
 from grading.store.submissions.intake import IncomingSubmission
-from grading.store.tables import Round
+from grading.store.tables import Assignment, Round, SecondOpinion
+from grading.store.trust import second_opinions
+from grading.store.trust.second_opinions import OpinionState
 
 BUDGET_S = 3600.0
 MOST_TOKENS = 8_000
@@ -71,14 +76,16 @@ def config(plan: Plan, servers: EmulatedServers, *, tune: bool) -> str:
     With `tune` machines find their slots by measurement.
     """
     made, of = [HEAD], plan.scenario.setting
-    for stage in STAGES:
+    for stage in (*STAGES, SECOND_OPINION):
         made.append(STAGE.format(stage=stage, budget=BUDGET_S / plan.factor, most=MOST_TOKENS))
     for name, url in servers.urls.items():
         ollama = name.startswith("dgx")
         engine = "ollama" if ollama else "openai"
         home = homes(of)[name]
         order = [home, *(stage for stage in STAGES if stage != home)]
-        stages = [f'{s} = {{ engine = "{engine}", model = "{of.works[s].model.name}" }}' for s in order]
+        models = {s: of.works[s].model.name for s in order}
+        models[SECOND_OPINION] = models[home]  # it is loaded
+        stages = [f'{s} = {{ engine = "{engine}", model = "{model}" }}' for s, model in models.items()]
         options = {"chunk_timeout": 60.0, "load_timeout": 600.0, "busy_timeout": 60.0}
         shown = [f"{key} = {value / plan.factor:g}" for key, value in options.items()]
         shown.append("num_ctx = 32768" if ollama else 'schema = "json_schema"')
@@ -184,6 +191,27 @@ class Product:
         self.came[number] = time.time()
         self.dispatch.announce(accepted.round_id)
 
+    def want_opinions(self) -> None:
+        """Second opinions on everything from now on."""
+        with self.store.write() as session:
+            assignment = session.get_one(Assignment, self.assignment)
+            policy = SecondOpinionPolicy(which="all")
+            second_opinions.set_policy(session, assignment, policy, Actor(user_id=1, administrator=True))
+
+    def opinions_left(self) -> int:
+        """Second opinions that are wanted and did not come yet, and graded rounds nobody has decided of."""
+        row = SecondOpinion
+        with self.store.read() as session:
+            ended = session.scalar(select(func.count(row.id)).where(row.ended_at.is_not(None))) or 0
+        return len(STAGES) * len(self.rounds) - ended
+
+    def opinions_at(self, start: float) -> list[float]:
+        """When each came, in emulated seconds."""
+        given = (SecondOpinion.state == OpinionState.DONE, SecondOpinion.ended_at.is_not(None))
+        with self.store.read() as session:
+            moments = session.scalars(select(SecondOpinion.ended_at).where(*given)).all()
+        return [(one.timestamp() - start) * self.plan.factor for one in moments if one is not None]
+
     def until_queued(self, count: int) -> None:
         """All that came is prepared."""
         self._until(lambda: self._count(RoundState.QUEUED) >= count, START_S + count, "all are prepared")
@@ -204,7 +232,8 @@ class Product:
         """What came of each; `start` is the real time that counts as 0."""
         factor = self.plan.factor
         with self.store.read() as session:
-            rows = session.execute(select(Round.id, Round.state, Round.finished_at)).all()
+            columns = (Round.id, Round.state, Round.finished_at)
+            rows = session.execute(select(*columns).where(Round.current)).all()
         return [
             Ended(
                 self.rounds[row.id],
@@ -218,7 +247,7 @@ class Product:
 
     def _count(self, *states: RoundState) -> int:
         with self.store.read() as session:
-            query = select(func.count()).select_from(Round).where(Round.state.in_(states))
+            query = select(func.count()).select_from(Round).where(Round.state.in_(states), Round.current)
             return session.execute(query).scalar_one()
 
     def _until(self, reached: object, seconds: float, what: str) -> None:

@@ -12,6 +12,9 @@ from bench.router.scenarios import Scenario, backlog
 from bench.router.simulation import Arrival
 
 OURS = "ours"
+OPINIONS = "second-opinions"
+"""Ours, with second opinions on everything."""
+PRODUCT = (OURS, OPINIONS)
 STUCK_S = 1800.0
 
 
@@ -69,6 +72,8 @@ class Outcome:
     cpu: float = 0.0
     """Cores that everything together used, the emulated machines included."""
     wall_s: float = 0.0
+    opinions: Sequence[float] = ()
+    """When each second opinion came."""
 
     @property
     def makespan(self) -> float:
@@ -91,6 +96,8 @@ class Outcome:
 HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interactive p95 s", "failed", "cores")
 KNOWN = "× bound, changes known"
 """A column where something happens to machines."""
+GIVEN, GIVEN_AT = "second opinions", "the last one at s"
+"""Columns where there are second opinions."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ class ScenarioResult:
             "failed": outcome.failed,
             "cores": round(outcome.cpu, 2),
             **self._changed(outcome),
+            **_opinions(outcome),
         }
 
     def _changed(self, outcome: Outcome) -> dict[str, Any]:
@@ -165,10 +173,16 @@ class ScenarioResult:
         }
 
 
+def _opinions(outcome: Outcome) -> dict[str, Any]:
+    if outcome.way != OPINIONS:
+        return {}
+    return {GIVEN: len(outcome.opinions), GIVEN_AT: round(max(outcome.opinions, default=0.0))}
+
+
 def table(played: Sequence[ScenarioResult]) -> list[str]:
     """Lines of a Markdown table."""
     rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
-    heads = (*HEADS, KNOWN) if any(KNOWN in row for row in rows) else HEADS
+    heads = (*HEADS, *(head for head in (KNOWN, GIVEN, GIVEN_AT) if any(head in row for row in rows)))
     lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
     return [*lines, *(f"| {' | '.join(_cell(row.get(head)) for head in heads)} |" for row in rows)]
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from bench.router.competitors import Competitor, send
 from bench.router.processes import EmulatedServers, Processes, children_cpu_s, start_servers
 from bench.router.product import Product, product
-from bench.router.results import OURS, Outcome, Plan
+from bench.router.results import OPINIONS, OURS, Outcome, Plan
 
 Say = Callable[[str], None]
 LOOK_S = 0.1
 
 
-def run_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
-    """The product; with `tune` it finds its slots by measurement."""
+def run_product(plan: Plan, say: Say, way: str = OURS, *, tune: bool = False) -> Outcome:
+    """The product, perhaps with second opinions; with `tune` it finds its slots by measurement."""
     with _servers(plan) as (folder, servers), product(folder, plan, servers, tune=tune) as system:
         before, since = children_cpu_s(), time.monotonic()
         system.start_all()
@@ -27,6 +27,8 @@ def run_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
         for number, one in now:
             system.arrival(number, one)
         system.until_queued(len(now))
+        if way == OPINIONS:
+            system.want_opinions()
         wall = time.monotonic()
         start = time.time()
         system.begin()
@@ -36,11 +38,12 @@ def run_product(plan: Plan, say: Say, *, tune: bool = False) -> Outcome:
             _rest(system, plan, start)
             _until_over(system, plan, say)
             wall = time.monotonic() - wall
-        ended, done = system.ended(start), servers.ended()
+        ended, opinions = system.ended(start), _opinions(system, plan, start, say) if way == OPINIONS else ()
+        done = servers.ended()
         used = servers.cpu_s()
         system.processes.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
-    return Outcome(OURS, ended, done, cpu, wall)
+    return Outcome(way, ended, done, cpu, wall, opinions)
 
 
 def run_competitor(competitor: Competitor, plan: Plan, say: Say) -> Outcome:
@@ -83,6 +86,18 @@ def _until_over(system: Product, plan: Plan, say: Say) -> None:
             say(f"stuck at {over} of {count}; logs are in {system.folder}")
             break
         time.sleep(LOOK_S)
+
+
+def _opinions(system: Product, plan: Plan, start: float, say: Say) -> list[float]:
+    """When each second opinion came, in emulated seconds; waits for all of them."""
+    told, changed = -1, time.monotonic()
+    while (left := system.opinions_left()) and time.monotonic() - changed < plan.stuck_s:
+        if left != told:
+            told, changed = left, time.monotonic()
+        time.sleep(LOOK_S)
+    if left:
+        say(f"{left} second opinions never came; logs are in {system.folder}")
+    return system.opinions_at(start)
 
 
 @contextmanager
