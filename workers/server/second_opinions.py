@@ -8,7 +8,7 @@ as the queue of a stage would not know which family took part before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ def admit_opinions(server: Server) -> int:
         return 0
     try:
         idle = [one for one in server.dispatch.idle(SECOND_OPINION) if one.places]
-        return sum(_send(server, one) for one in idle) if idle and _nothing_waits(server) else 0
+        return sum(_send(server, one, idle) for one in idle) if idle and _nothing_waits(server) else 0
     except AWAY as error:
         log.warning("%s, no second opinions are sent: %s", why_away(error), error)
         return 0
@@ -63,22 +63,23 @@ def _nothing_waits(server: Server) -> bool:
     return True
 
 
-def _send(server: Server, to: Idle) -> int:
+def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     with server.store.write(derived=True) as session:
-        outgoing = list(_runs(server, session, to))
+        outgoing = list(_runs(server, session, to, idle))
     if outgoing:
         server.dispatch.send(outgoing, own_queue(to.machine))
         log.info("%d second opinions sent to machine %s", len(outgoing), to.machine)
     return len(outgoing)
 
 
-def _runs(server: Server, session: Session, to: Idle) -> Iterator[Outgoing]:
+def _runs(server: Server, session: Session, to: Idle, idle: Sequence[Idle]) -> Iterator[Outgoing]:
     """Next tries first, then what never was sent."""
     family = server.config.family_of(to.model)
     again = queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): to.places})
     orders = [one for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
     about = second_opinions.load_judged(session, [one.round_id for one in orders])
-    orders = [one for one in orders if about[one.round_id].family != family and _welcome(server, one, to)]
+    fitting = [one for one in orders if about[one.round_id].family != family]
+    orders = [one for one in fitting if _welcome(server, one, about[one.round_id], to, idle)]
     for due in second_opinions.list_due(session, family, to.places - len(orders)):
         begun = second_opinions.begin_round(session, due)
         orders += [
@@ -91,10 +92,10 @@ def _runs(server: Server, session: Session, to: Idle) -> Iterator[Outgoing]:
     yield from (job for job in made.values() if job is not None)
 
 
-def _welcome(server: Server, order: RunOrder, to: Idle) -> bool:
-    """Whether a run may go to this machine: where it failed it goes only if no other can do it."""
-    others = {one.name for one in server.config.machines if SECOND_OPINION in one.stages} - {*order.avoid}
-    return to.machine not in order.avoid or not others
+def _welcome(server: Server, order: RunOrder, judged: Judged, to: Idle, idle: Sequence[Idle]) -> bool:
+    """Whether a run may go to this machine: to one where it failed only if no other is idle."""
+    others = (one for one in idle if server.config.family_of(one.model) != judged.family)
+    return to.machine not in order.avoid or all(one.machine in order.avoid for one in others)
 
 
 def _job(server: Server, session: Session, order: RunOrder, work: Work, judged: Judged) -> Outgoing | None:

@@ -106,7 +106,7 @@ def plan_opinions(session: Session, family_of: Callable[[str], str], most: int) 
 def _planned(
     row: Any, policy: SecondOpinionPolicy, family_of: Callable[[str], str]
 ) -> Iterator[dict[str, Any]]:
-    """One row a stage that a model judged, or one that says that there is none."""
+    """One row a stage with criteria, or one that says that there is no second opinion."""
     about = {"round_id": row.id, "submission_id": row.submission_id, "assignment_id": row.assignment_id}
     report = Report.model_validate(row.report)
     stages = _judged_stages(report) if wants_opinion(policy, row.submission_id, report) else {}
@@ -130,13 +130,9 @@ def _undecided(assignments: Sequence[int]) -> Any:
 
 
 def _judged_stages(report: Report) -> dict[str, str]:
-    """The stages in which a model judged criteria, with its name."""
+    """The stages in which criteria were judged, with the model that did, or the engine without one."""
     stages = dict.fromkeys(one.stage for one in report.criteria)
-    return {
-        stage: report.stages[stage].model
-        for stage in stages
-        if stage in report.stages and report.stages[stage].uses_model
-    }
+    return {stage: report.stages[stage].model for stage in stages if stage in report.stages}
 
 
 def list_due(session: Session, family: str, most: int) -> list[DueOpinion]:

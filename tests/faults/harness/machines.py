@@ -29,6 +29,7 @@ class MachineSpec:
     behind_proxy: bool = False
     clock: str = ""
     grace_s: float = 20
+    model: str = "m"
 
     def toml(self) -> str:
         """Its part of config.toml."""
@@ -37,7 +38,8 @@ class MachineSpec:
             options += f", exits_on = {json.dumps(self.exits_on)}"
         if self.silent:
             options += ", silent = true"
-        placements = "\n".join(f'{stage} = {{ engine = "instant", model = "m" }}' for stage in self.stages)
+        place = f'{{ engine = "instant", model = "{self.model}" }}'
+        placements = "\n".join(f"{stage} = {place}" for stage in self.stages)
         return (
             f'[[machines]]\nname = "{self.name}"\nrole = "{self.role}"\nslots = {self.slots}\n'
             f"grace_s = {self.grace_s}\n"

@@ -520,3 +520,47 @@ def test_a_comparison_ends_in_time(strategic: tuple[MachineProcess, Strategic]) 
     told = strategy_comparison.compare(process, 0.1)
     assert told["ended"] == "time"
     assert [(one["fault"], one["rows"]) for one in told["strategies"]] == [("", [])]
+
+
+OPINIONS = Machine.model_validate(
+    {
+        "name": "dgx-spark-2",
+        "slots": 3,
+        "stages": {s: {"engine": "instant", "model": "m"} for s in ("analysis", "second_opinion")},
+    }
+)
+
+
+def test_what_is_done_in_the_background_gives_way_to_grading(
+    leases: Leases, engine: Scripted, sent: list[Mapping[str, Any]]
+) -> None:
+    process = MachineProcess(
+        OPINIONS, {"instant": engine}, leases, lambda result, _secret: sent.append(result)
+    )
+    begun, ended, back = threading.Event(), threading.Event(), list[str]()
+
+    def wait(request: Request, _progress: Progress) -> None:
+        if request.job.stage == "second_opinion":
+            begun.set()
+            with request.cancel.on_cancel(ended.set):
+                assert ended.wait(30)
+
+    engine.before = wait
+    message = Message("second_opinion", back.append, settled=True)
+    working = threading.Thread(target=process.run, args=(job("opinion", "second_opinion"), message))
+    working.start()
+    assert begun.wait(30)
+    assert process.run(job("grading")) is not None
+    working.join(30)
+    assert back == ["second_opinion"]
+    assert [one["run_id"] for one in sent] == ["grading"]
+    assert leases.held() == []
+
+    def come(request: Request, _progress: Progress) -> None:
+        if request.job.stage == "analysis":
+            assert process.run(job("later", "second_opinion"), message) is None
+
+    engine.before = come  # and none begins while a run of grading is in hand
+    assert process.run(job("more")) is not None
+    assert back == ["second_opinion", "second_opinion"]
+    assert [one["run_id"] for one in sent] == ["grading", "more"]

@@ -12,16 +12,21 @@ import pytest
 from sqlalchemy import select
 
 from grading.broker import celery_app
-from grading.broker.heartbeats import Heartbeat
+from grading.broker.heartbeats import Heartbeat, Lease
+from grading.broker.signing import signer
 from grading.domain.jobs import Job, Result, read_job
 from grading.domain.permissions import Actor
 from grading.domain.second_opinions import SecondOpinionPolicy, Which
 from grading.domain.stages import SECOND_OPINION
-from grading.store.tables import Assignment, Grade, Round, SecondOpinion
+from grading.store import schema
+from grading.store.database import now
+from grading.store.privacy.deletion import delete_submissions
+from grading.store.tables import Assignment, Grade, Round, RoundStage, Run, SecondOpinion
 from grading.store.trust import second_opinions
 from tests.support.aging import Played, played
 from tests.support.factories import add_assignment, result, submit
 from workers.server import record
+from workers.server.inbox import receive
 from workers.server.second_opinions import admit_opinions
 
 MACHINES = """
@@ -130,8 +135,6 @@ class Cluster:
 
 @pytest.fixture
 def cluster(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Cluster]:
-    from grading.store import schema
-
     (tmp_path / "config.toml").write_text(MACHINES, encoding="utf-8")
     schema.upgrade(database_url)
     with played(database_url, redis_url, tmp_path) as made:
@@ -161,3 +164,151 @@ def test_each_stage_is_judged_by_another_family_in_another_order(cluster: Cluste
     }
     assert grade.points is not None
     assert cluster.asked() == {"one": [], "two": []}
+
+
+def test_nothing_is_sent_while_grading_waits_or_is_in_hand(cluster: Cluster) -> None:
+    cluster.grade()
+    with cluster.store.read() as session:
+        assignment_id = session.scalars(select(Assignment.id)).one()
+    submit(cluster.store, assignment_id, "s-2")
+    cluster.system.pass_time()
+    cluster.heartbeat()
+    cluster.system.sweeper.step()
+    assert cluster.asked() == {"one": [], "two": []}  # its runs wait in the queues
+    (analysis,) = cluster.take("analysis")
+    (feedback,) = cluster.take("feedback")
+    leases = cluster.system.server.dispatch.registry
+    lease = Lease(analysis.run_id, "one", "one", "analysis", round_id=analysis.round_id)
+    leases.claim(lease, analysis.round_id)
+    asked = cluster.asked()
+    assert asked["one"] == []
+    assert [job.stage for job in asked["two"]] == [SECOND_OPINION]
+    for job, machine in ((analysis, "one"), (feedback, "two")):
+        assert cluster.record(job, machine) == "accepted"
+
+
+def test_levels_apart_hold_what_is_not_released(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    cluster.levels = {"reflection": 4, "code": 4}
+    with cluster.store.write() as session:
+        grade = session.scalars(select(Grade)).one()
+        report, grade.held = grade.report, False
+    asked = cluster.asked()
+    assert cluster.record(asked["one"][0], "one") == "accepted"
+    assert cluster.held(round_id)
+    with cluster.store.read() as session:
+        grade = session.scalars(select(Grade)).one()
+        assert (grade.report, grade.released_at) == (report, None)
+        assert second_opinions.count_differing(session, 1, released=False) == 1
+        (_, opinion) = second_opinions.load_opinions(session, round_id)["reflection"]
+    assert (opinion.first, opinion.second, opinion.reason, opinion.apart) == (2, 4, "As I see it.", True)
+
+
+def test_of_what_is_released_staff_are_told(cluster: Cluster) -> None:
+    cluster.grade()
+    with cluster.store.write() as session:
+        grade = session.scalars(select(Grade)).one()
+        grade.held, grade.released_at = False, now(session)
+    cluster.levels = {"reflection": 4}
+    cluster.record(cluster.asked()["one"][0], "one")
+    with cluster.store.read() as session:
+        grade = session.scalars(select(Grade)).one()
+        assert (grade.held, grade.released_at is None) == (False, False)
+        assert second_opinions.count_differing(session, 1, released=True) == 1
+
+
+def test_what_a_person_reviewed_is_not_held(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    with cluster.store.write() as session:
+        grade = session.scalars(select(Grade)).one()
+        grade.held, grade.reviewed_at = False, now(session)
+    cluster.levels = {"reflection": 4}
+    cluster.record(cluster.asked()["one"][0], "one")
+    assert not cluster.held(round_id)
+    with cluster.store.read() as session:
+        assert second_opinions.count_differing(session, 1, released=False) == 0
+
+
+def test_without_another_family_nothing_waits_for_it(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    MODELS["two"] = "qwen2.5-coder:7b"
+    try:
+        asked = cluster.asked()
+    finally:
+        MODELS["two"] = "gemma3:27b"
+    assert sum(len(jobs) for jobs in asked.values()) == 1  # what gemma judged
+    assert cluster.states()["analysis"] == "wanted"
+    with cluster.store.read() as session:
+        assert session.get_one(Round, round_id).state == "graded"
+
+
+def test_a_lost_one_is_sent_again_and_its_late_answer_is_a_duplicate(cluster: Cluster) -> None:
+    cluster.grade()
+    (lost,) = cluster.asked()["one"]
+    for _ in range(3):  # it is in no queue, and nobody has it
+        cluster.system.pass_time(10)
+        cluster.heartbeat()
+        cluster.system.sweeper.step()
+    (again,) = [*cluster.take(celery_app.own_queue("one")), *cluster.asked()["one"]]
+    assert (again.round_id, again.attempt) == (lost.round_id, 2)
+    assert cluster.record(again, "one") == "accepted"
+    assert cluster.record(lost, "one") == "duplicate"
+    assert cluster.states()["feedback"] == "done"
+
+
+def test_what_a_machine_gives_back_waits_and_costs_no_try(cluster: Cluster) -> None:
+    cluster.grade()
+    (given,) = cluster.asked()["one"]
+    sent = signer(cluster.system.server.config.redis.url, "one").sign(
+        "return", {"run_id": given.run_id, "to": ""}, given.secret
+    )
+    receive(cluster.system.server, [("one", sent)])
+    with cluster.store.read() as session:
+        stage = session.get_one(RoundStage, (given.round_id, SECOND_OPINION))
+        assert (stage.state, stage.tries) == ("failed", 0)
+    (again,) = cluster.asked()["one"]
+    assert (again.round_id, again.attempt) == (given.round_id, 2)
+
+
+def test_answers_of_another_shape_are_tried_again_and_end(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    for attempt in (1, 2, 3):
+        (job,) = cluster.asked()["one"]
+        assert job.attempt == attempt
+        assert cluster.record(job, "one", output={"judgements": "none"}) == "failed"
+    assert cluster.asked()["one"] == []
+    assert cluster.states()["feedback"] == "dead"
+    with cluster.store.read() as session:
+        assert session.get_one(Round, round_id).state == "graded"
+        assert session.get_one(Round, job.round_id).state == "failed"
+
+
+def test_an_opinion_on_a_round_that_counts_no_more_holds_nothing(cluster: Cluster) -> None:
+    (round_id,) = cluster.grade()
+    (job,) = cluster.asked()["one"]
+    with cluster.store.write() as session:
+        old, grade = session.get_one(Round, round_id), session.scalars(select(Grade)).one()
+        grade.held, old.current = False, False
+    cluster.levels = {"reflection": 4}
+    assert cluster.record(job, "one") == "accepted"
+    assert not cluster.held(round_id)
+    with cluster.store.read() as session:
+        assert second_opinions.count_states(session, 1) == {}
+
+
+def test_another_policy_decides_what_was_not_sent(cluster: Cluster) -> None:
+    cluster.grade(which="near")
+    assert cluster.asked()["one"]  # the checks and the model disagree
+    cluster.policy(1, "none")
+    with cluster.store.read() as session:
+        assert {row.state for row in session.scalars(select(SecondOpinion))} == {"running"}
+
+
+def test_second_opinions_are_deleted_with_their_submission(cluster: Cluster) -> None:
+    cluster.grade()
+    cluster.record(cluster.asked()["one"][0], "one")
+    with cluster.store.write() as session:
+        ids = [one.submission_id for one in session.scalars(select(SecondOpinion))]
+        counts = delete_submissions(session, ids)
+        assert counts["second_opinions"] == 2
+        assert session.scalars(select(Run)).all() == []

@@ -1,0 +1,1 @@
+"""Unit tests of what grades can be trusted for."""
