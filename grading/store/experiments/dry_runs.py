@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -132,12 +132,29 @@ def _add_rounds(
     stages: Sequence[str],
     submissions: Sequence[str],
 ) -> list[str]:
-    """Add rounds that are not current, with their stages and outbox rows, in few statements."""
+    """Add the rounds of a dry run."""
+    reason = REASONS.get(made.purpose, made.purpose)
+    ids = add_batch_rounds(session, assignment, made.rubric_version_id, stages, submissions, reason)
+    if ids:
+        links = [{"dry_run_id": made.id, "submission_id": s, "round_id": r} for s, r in ids.items()]
+        session.execute(insert(tables.DryRunRound), links)
+    return list(ids.values())
+
+
+def add_batch_rounds(
+    session: Session,
+    assignment: tables.Assignment,
+    version_id: int,
+    stages: Sequence[str],
+    submissions: Sequence[str],
+    reason: str,
+) -> dict[str, str]:
+    """Add rounds that are not current, with their stages and outbox rows; their ids by submission."""
     moment, found = now(session), _last_rounds(session, assignment, submissions)
     ids = {row.id: tables.new_id() for row in found}
     common: dict[str, Any] = {
-        "reason": REASONS.get(made.purpose, made.purpose),
-        "rubric_version_id": made.rubric_version_id,
+        "reason": reason,
+        "rubric_version_id": version_id,
         "state": RoundState.RECEIVED.value,
         "current": False,
         "priority": "batch",
@@ -155,9 +172,7 @@ def _add_rounds(
         parts = [{"round_id": one, "stage": stage, **waits} for one in ids.values() for stage in stages]
         session.execute(insert(tables.RoundStage), parts)
         session.execute(insert(tables.Outbox), [{"key": one, **due} for one in ids.values()])
-        links = [{"dry_run_id": made.id, "submission_id": s, "round_id": r} for s, r in ids.items()]
-        session.execute(insert(tables.DryRunRound), links)
-    return list(ids.values())
+    return ids
 
 
 def load_dry_run(session: Session, dry_run_id: str, lock: bool = False) -> tables.DryRun:
@@ -184,6 +199,14 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> bool:
     run.discarded_at = now(session)
     complete = count_states(session, run.id).keys() <= set(ENDED)
     mine = select(tables.DryRunRound.round_id).where(tables.DryRunRound.dry_run_id == run.id)
+    cancel_rounds(session, mine)
+    detail = {"dry_run": run.id, UNDO: complete}
+    write_audit(session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", detail)
+    return complete
+
+
+def cancel_rounds(session: Session, mine: Any) -> None:
+    """End those of these rounds that are not current and that no machine began; `mine` selects their ids."""
     unbegun = (RoundState.RECEIVED.value, RoundState.QUEUED.value)
     # without an end: it is no grading that failed
     session.execute(
@@ -202,9 +225,6 @@ def discard_dry_run(session: Session, dry_run_id: str, actor: Actor) -> bool:
         .values(done_at=now(session))
         .execution_options(synchronize_session=False)
     )
-    detail = {"dry_run": run.id, UNDO: complete}
-    write_audit(session, actor.name, "dry_run.discard", f"assignment:{run.assignment_id}", detail)
-    return complete
 
 
 def restore_dry_run(session: Session, dry_run_id: str, moment: datetime, actor: Actor) -> None:
@@ -341,8 +361,8 @@ def count_states(session: Session, dry_run_id: str) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def _next_number(session: Session, assignment_id: int, user_id: int) -> int:
-    """Below the numbers of real submissions, which begin with 1."""
+def next_sample_number(session: Session, assignment_id: int, user_id: int) -> int:
+    """The next number below those of real submissions, which begin with 1; the user is locked."""
     table = tables.Submission
     # the same lock as that of a submission
     session.execute(select(tables.User.id).where(tables.User.id == user_id).with_for_update())
@@ -376,7 +396,7 @@ def create_sample_submission(
         id=tables.new_id(),
         assignment_id=assignment.id,
         student_id=actor.user_id,
-        number=_next_number(session, assignment.id, actor.user_id),
+        number=next_sample_number(session, assignment.id, actor.user_id),
         source=SAMPLE,
         documents=documents,
         notes=[what],
@@ -386,11 +406,12 @@ def create_sample_submission(
     )
     session.add(made)
     session.flush()
-    _add_files(session, made.id, names)
+    add_files(session, made.id, names)
     return made.id
 
 
-def _add_files(session: Session, submission_id: str, names: dict[str, str]) -> None:
+def add_files(session: Session, submission_id: str, names: Mapping[str, str]) -> None:
+    """Give a submission files that are stored: path -> SHA-256."""
     sizes = select(tables.Blob.sha256, tables.Blob.size).where(tables.Blob.sha256.in_(set(names.values())))
     known = {row.sha256: row.size for row in session.execute(sizes)}
     rows = [
