@@ -6,11 +6,11 @@ other.
 
 from __future__ import annotations
 
-from app.trust import confidence, guarantee, second_opinions
+from app.trust import confidence, guarantee, second_opinions, stress_tests
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
-blueprints = (guarantee.pages, confidence.pages, second_opinions.pages)
+blueprints = (guarantee.pages, confidence.pages, second_opinions.pages, stress_tests.pages)
 navigation = (
     NavigationEntry(
         Menu.ASSIGNMENT, 32, "guarantee.show", N_("Trust"), "trust.see", leads_to=(Menu.TRUST,),
@@ -22,5 +22,8 @@ navigation = (
     NavigationEntry(
         Menu.TRUST, 30, "second_opinions.show", N_("Second opinions"), "trust.see",
         below=("second_opinions",),
+    ),
+    NavigationEntry(
+        Menu.TRUST, 60, "stress_tests.show", N_("Stress test"), "trust.see", below=("stress_tests",),
     ),
 )  # fmt: skip

@@ -339,6 +339,7 @@ def add_activity(store: Store, school: School, count: int) -> None:
             select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == school.assignments[0])
         )
         rows = _about(session, school, count)
+        session.add_all(_stress_test(school, version, [row.id for row in rows], moment))
         session.add_all(_similar(school, sorted(row.id for row in rows), moment))
         for number, row in enumerate(rows):
             dry = tables.DryRun(
@@ -380,6 +381,25 @@ def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: da
         tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
         tables.DryRunRound(dry_run_id=dry_run_id, submission_id=row.id, round_id=row.round),
     ]  # fmt: skip
+
+
+def _stress_test(school: School, version: int | None, ids: Sequence[str], moment: datetime) -> list[object]:
+    """A stress test with a variant of each of these submissions that is graded, and one as it is."""
+    test = tables.StressTest(
+        id=tables.new_id(), assignment_id=school.assignments[0], rubric_version_id=version,
+        by=school.staff["teacher"], seed=1, created_at=moment, finished_at=moment,
+    )  # fmt: skip
+    got = {"criteria": {}, "total": 1.0, "held": False, "flags": []}
+    kinds = (("unchanged.1", "unchanged", "same"), ("praise.prose", "praise", "not higher"))
+    variants = [
+        tables.StressVariant(
+            stress_test_id=test.id, source_id=one, key=key, family=family, expects=expects, ended=True,
+            outcome=got,
+        )
+        for one in ids
+        for key, family, expects in kinds
+    ]  # fmt: skip
+    return [test, *variants]
 
 
 def _similar(school: School, ids: Sequence[str], moment: datetime) -> list[object]:
@@ -463,7 +483,7 @@ def _first_ids(session: Session) -> dict[str, object]:
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
         "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
-        "comment_id": tables.SavedComment, "token_id": tables.Token,
+        "stress_test_id": tables.StressTest, "comment_id": tables.SavedComment, "token_id": tables.Token,
         "delivery_id": tables.SentMessage,
     }  # fmt: skip
     first = {

@@ -1,4 +1,4 @@
-"""Slow chores of the sweeper: retention, erased data in Redis, due releases, comparisons, use of tokens."""
+"""Slow chores of the sweeper: retention, erased data, due releases, comparisons, stress tests, tokens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from grading.store.grades import release
 from grading.store.privacy import retention
 from grading.store.privacy.erasure import WITHDRAW
 from grading.store.similarity import comparisons
+from grading.store.trust import stress_tests as stored_stress_tests
+from workers.server import stress_tests
 from workers.server.context import Server
 
 log = logging.getLogger(__name__)
@@ -39,12 +41,15 @@ def do_chores(server: Server) -> None:
         daily, untidy = _is_due(session, DAILY), _is_due(session, TIDY)
         releases = release.list_due_releases(session)
         comparisons_due = periodic_tasks.list_due(session, comparisons.TASK_PREFIX)
+        stress_tests_due = periodic_tasks.list_due(session, stored_stress_tests.TASK_PREFIX)
     for name in releases:
         _release(server, name)
     for name in withdrawals:
         _withdraw(server, name)
     for name in comparisons_due[:1]:
         _compare(server, name)
+    for name in stress_tests_due[:1]:
+        stress_tests.advance(server, name)
     if daily:
         _retain(server)
     if untidy:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.store.blobs import delete_unused_blobs
@@ -35,6 +35,7 @@ from grading.store.tables import (
     SentMessage,
     SeparateAnswer,
     SimilarPair,
+    StressVariant,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -51,10 +52,11 @@ _OF_SUBMISSION: tuple[type[Any], ...] = (
 def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
     """Delete submissions with all rows that refer to them; returns the number of rows by table.
 
-    Blobs that other rows refer to stay.
+    Variants of them that a stress test grades are deleted, too. Blobs that other rows refer to stay.
     """
     counts: Counter[str] = Counter()
-    for some in chunks(ids):
+    every = dict.fromkeys([*ids, *variants_of(session, ids)])
+    for some in chunks(list(every)):
         lock_submissions(session, Submission.id.in_(some))
         # whoever changes a round locks it first; taken in another order, both would wait for each other
         rounds = list(
@@ -68,6 +70,7 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         example_usage.delete_quoting_prompts(session, some)
         for theirs in _OF_SUBMISSION:
             counts += delete_rows(session, theirs, theirs.submission_id.in_(some))
+        counts += _of_stress_tests(session, some)
         for column in (SimilarPair.one_id, SimilarPair.other_id):
             counts += delete_rows(session, SimilarPair, column.in_(some))
         for few in chunks(rounds):
@@ -88,6 +91,24 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         counts += delete_rows(session, Submission, Submission.id.in_(some))
         counts["blobs"] += delete_unused_blobs(session, names)
     return +counts
+
+
+def variants_of(session: Session, ids: Sequence[str]) -> list[str]:
+    """Submissions that are variants of these, while a stress test grades them."""
+    own = StressVariant
+    return [
+        one
+        for some in chunks(ids)
+        for one in session.scalars(select(own.variant_id).where(own.source_id.in_(some)))
+        if one is not None
+    ]
+
+
+def _of_stress_tests(session: Session, ids: Sequence[str]) -> Counter[str]:
+    """Variants of these submissions; of those that are variants themselves, what they got stays."""
+    over = update(StressVariant).where(StressVariant.variant_id.in_(ids))
+    session.execute(over.values(variant_id=None, round_id=None, ended=True))
+    return delete_rows(session, StressVariant, StressVariant.source_id.in_(ids))
 
 
 def lock_submissions(session: Session, *where: Any) -> None:

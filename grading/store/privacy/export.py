@@ -103,9 +103,13 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
 
 
 def _own_work_only(session: Session, student: Student) -> Student:
-    """The student without samples of a rubric, which a former instructor may have submitted."""
-    tried = select(Submission.id).where(Submission.student_id == student.user_id, Submission.source == SAMPLE)
-    samples = set(session.scalars(tried))
+    """The student without samples of a rubric, which a former instructor may have submitted, and variants."""
+    tried = select(Submission.id).where(Submission.source == SAMPLE)
+    samples = {
+        one
+        for some in chunks(student.submissions)
+        for one in session.scalars(tried.where(Submission.id.in_(some)))
+    }
     if not samples:
         return student
     rounds = set(session.scalars(select(Round.id).where(Round.submission_id.in_(samples))))

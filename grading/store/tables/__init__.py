@@ -53,6 +53,7 @@ from grading.store.tables.reviewing import (
 from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, SystemMessage
 from grading.store.tables.second_opinions import SecondOpinion
 from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
+from grading.store.tables.stress_tests import StressTest, StressVariant
 from grading.store.tables.trust import Calibration
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
@@ -103,6 +104,8 @@ __all__ = [
     "SeparateAnswer",
     "SignInAttempt",
     "SimilarPair",
+    "StressTest",
+    "StressVariant",
     "Submission",
     "SubmissionFile",
     "SubmissionMember",

@@ -200,7 +200,10 @@ def _things(
         comment = tables.SavedComment(course_id=course, text="well done", **made)
         dry = tables.DryRun(assignment_id=assignment, rubric_version_id=version.id, by=by, created_at=moment)
         due = moment + timedelta(days=1)
-        session.add_all([change, mark, example, request, comment, dry, sent])
+        stress_test = tables.StressTest(
+            assignment_id=assignment, rubric_version_id=version.id, by=by, seed=1, created_at=moment
+        )
+        session.add_all([change, mark, example, request, comment, dry, sent, stress_test])
         session.add_all(
             [
                 tables.SubmissionMember(submission_id=submission, user_id=mate),
@@ -237,6 +240,7 @@ def _things(
             "request_id": request.id,
             "comment_id": comment.id,
             "dry_run_id": dry.id,
+            "stress_test_id": stress_test.id,
             "delivery_id": sent.id,
             "group_id": str(group["group_id"]),
         }

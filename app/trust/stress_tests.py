@@ -1,0 +1,247 @@
+"""The stress test of a rubric: begin it, follow it, and see which variants move which criteria."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from app.trust.staff import for_staff
+from app.web import auth
+from app.web.assignment_pages import ANY
+from app.web.i18n import gettext as _
+from app.web.i18n import render_error
+from app.web.services import services
+from grading.domain.errors import Conflict, NotFound
+from grading.domain.permissions import Actor, Subject, may
+from grading.domain.rubric import Criterion
+from grading.statistics.stress_test import TOTAL, Cell
+from grading.store.tables import StressTest
+from grading.store.trust import stress_tests
+from grading.store.trust.stress_tests import Outcome
+from grading.store.views import submission_lists
+
+pages = Blueprint("stress_tests", __name__)
+CHANGE = "assignment.change"
+PAGE = f"/assignments/{ANY}/trust/stress-test"
+
+
+@pages.get(PAGE)
+def show(assignment_id: int) -> str:
+    """The newest stress test, or one of those before it."""
+    actor = auth.actor()
+    with services().store.read_autocommit() as session:
+        found = for_staff(session, actor, assignment_id)
+        line = submission_lists.assignment_line(found, found.course)
+        tests = stress_tests.list_tests(session, found.id)
+        chosen = next((one for one in tests if one.id == request.args.get("test")), None)
+        chosen = chosen or next(iter(tests), None)
+        outcome = stress_tests.load_outcome(session, chosen.id) if chosen is not None else None
+    return render_template(
+        "trust/stress_test.html",
+        assignment=line,
+        tests=tests,
+        test=chosen,
+        may_start=may(actor, CHANGE, Subject(line.course_id)),
+        table=_table(outcome) if outcome is not None and outcome.assessment.cells else None,
+        failed=outcome.failed if outcome is not None else 0,
+    )
+
+
+@pages.post(PAGE)
+def begin(assignment_id: int) -> Response:
+    """Begin a stress test of the rubric in use."""
+    actor = auth.actor()
+    try:
+        with services().store.write() as session:
+            found = for_staff(session, actor, assignment_id, CHANGE)
+            stress_tests.start(session, found, actor)
+    except Conflict as error:
+        flash(render_error(error), "warning")
+    return redirect(url_for("stress_tests.show", assignment_id=assignment_id), 303)
+
+
+@pages.post("/stress-tests/<stress_test_id>/cancel")
+def cancel(stress_test_id: str) -> Response:
+    """End it; what was graded by now is shown."""
+    actor = auth.actor()
+    with services().store.write() as session:
+        assignment_id = _load(session, actor, stress_test_id, CHANGE).assignment_id
+        try:
+            stress_tests.cancel(session, stress_test_id, actor)
+            flash(_("Cancelled. The results so far are shown."))
+        except Conflict as error:
+            flash(render_error(error), "warning")
+    return redirect(url_for("stress_tests.show", assignment_id=assignment_id), 303)
+
+
+@pages.get("/stress-tests/<stress_test_id>/progress.json")
+def progress(stress_test_id: str) -> Response:
+    """What the page asks for while it waits."""
+    actor = auth.actor()
+    with services().store.read_autocommit() as session:
+        found = _load(session, actor, stress_test_id)
+        tests = stress_tests.list_tests(session, found.assignment_id)
+    (one,) = (test for test in tests if test.id == stress_test_id)
+    return jsonify(total=one.total, ended=one.ended, over=one.finished)
+
+
+def _load(session: Session, actor: Actor, stress_test_id: str, action: str = "trust.see") -> StressTest:
+    """A stress test this reader may look at. Raises NotFound where they cannot know of it, Forbidden."""
+    found = stress_tests.load(session, stress_test_id)
+    try:
+        for_staff(session, actor, found.assignment_id, action)
+    except NotFound:
+        raise NotFound(stress_tests.NO_SUCH_STRESS_TEST) from None
+    return found
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: one kind of variants, with its cells in the order of the columns."""
+
+    title: str
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A criterion whose released grades some variants move, and what helps."""
+
+    title: str
+    variants: tuple[tuple[str, str], ...]
+    """Title of the kind, and the worst change."""
+    remedy: str
+    check: bool
+    """A check helps; else holding its grades does."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the page shows of a stress test."""
+
+    columns: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[Line, ...]], ...]
+    findings: tuple[Finding, ...]
+    kinds: int
+    moved: int
+    """Kinds of variants by which released grades would move."""
+    caught: int
+    """Kinds that sway the grader, where every such grade waits for a person."""
+    sources: int
+    trials: int
+    noise: float
+
+
+def _table(outcome: Outcome) -> Table:
+    found = outcome.assessment
+    criteria = {one.id: one for one in outcome.rubric.criteria}
+    rows = [row for row in row_titles() if any(row == key for key, _ in found.cells)]
+    ids = [TOTAL, *criteria]
+    must_fall = ("removed", "wrong value")
+    lines = {row: Line(row_titles()[row], tuple(found.cells.get((row, one)) for one in ids)) for row in rows}
+    verdicts = {row: {cell.verdict for cell in lines[row].cells if cell is not None} for row in rows}
+    groups = (
+        (_("Must not change points"), tuple(lines[row] for row in rows if row not in must_fall)),
+        (_("Must lower points"), tuple(lines[row] for row in rows if row in must_fall)),
+    )
+    return Table(
+        columns=(_("All points"), *(one.title for one in criteria.values())),
+        groups=tuple(group for group in groups if group[1]),
+        findings=_findings(outcome, criteria),
+        kinds=len(rows),
+        moved=sum("moved" in one for one in verdicts.values()),
+        caught=sum("caught" in one and "moved" not in one for one in verdicts.values()),
+        sources=found.sources,
+        trials=found.trials,
+        noise=max(found.noise.values(), default=0.0),
+    )
+
+
+def _findings(outcome: Outcome, criteria: Mapping[str, Criterion]) -> tuple[Finding, ...]:
+    moved: dict[str, list[str]] = defaultdict(list)
+    for row, criterion in outcome.assessment.where("moved"):
+        moved[criterion].append(row)
+    found = []
+    for criterion in (*criteria, TOTAL):
+        if rows := moved.get(criterion):
+            cells = [(row_titles()[row], outcome.assessment.cells[row, criterion]) for row in rows]
+            one = criteria.get(criterion)
+            remedy, check = _remedy(one, rows)
+            worst = tuple((title, percent(cell.worst)) for title, cell in cells)
+            found.append(Finding(one.title if one else _("All points"), worst, remedy, check))
+    return tuple(found)
+
+
+def _remedy(criterion: Criterion | None, rows: list[str]) -> tuple[str, bool]:
+    """What helps, and whether it is a check."""
+    if criterion is not None and not criterion.checks:
+        return _(
+            "No check looks at this criterion, so the model alone decides. Give it a check: then a level "
+            "that differs from it is held for review."
+        ), True
+    if any(row in ("removed", "wrong value") or row.startswith("outputs.") for row in rows):
+        return _(
+            "Its checks read what the submission shows, not what it does. Add a check that runs the work: "
+            "a test, or outputs made by the server."
+        ), True
+    return _(
+        "Its checks do not notice this. Add one that looks at what the criterion asks for, or release its "
+        "grades only after review."
+    ), False
+
+
+def percent(share: float | None) -> str:
+    """A change as a percentage, with its sign."""
+    if share is None:
+        return "–"
+    value = round(100 * share)
+    return "0 %" if value == 0 else f"{'+' if value > 0 else '−'}{abs(value)} %"
+
+
+@pages.app_template_filter("signed_percent")
+def _signed_percent(share: float | None) -> str:
+    return percent(share)
+
+
+def row_titles() -> dict[str, str]:
+    """How kinds of variants are called, in the order of the table."""
+    instructions = {
+        "comments": _("in comments"),
+        "strings": _("in strings"),
+        "markdown": _("in the text"),
+        "outputs": _("in outputs"),
+        "identifiers": _("in names"),
+        "languages": _("in other languages"),
+        "encodings": _("encoded or disguised"),
+        "turns": _("as a forged conversation"),
+        "rubrics": _("as another rubric"),
+        "answers": _("as a finished answer"),
+    }
+    return {
+        "names": _("Other names of students"),
+        "comments.language": _("Comments in another language"),
+        "layout.loose": _("Blank lines added"),
+        "layout.tight": _("Blank lines removed"),
+        "identifiers.renamed": _("Variables renamed"),
+        "order.cells": _("Independent parts in another order"),
+        "praise.prose": _("Praise in the text"),
+        "praise.comment": _("Praise in comments"),
+        "length.prose": _("Longer text that says nothing"),
+        "length.code": _("More comments that say nothing"),
+        "keywords.rubric": _("List of words of the rubric"),
+        "keywords.solution": _("List of functions of the solution"),
+        "outputs.claims": _("Outputs that claim success"),
+        "outputs.copied": _("Outputs copied from the solution"),
+        **{
+            f"instructions.{kind}": f"{_('Instructions to the model')}, {where}"
+            for kind, where in instructions.items()
+        },
+        "recombined": _("The worst, combined"),
+        "removed": _("Answer removed"),
+        "wrong value": _("Wrong value"),
+    }
