@@ -6,11 +6,13 @@ other.
 
 from __future__ import annotations
 
-from app.trust import confidence, guarantee, second_opinions, stress_tests
+from app.trust import confidence, guarantee, questions, second_opinions, stress_tests
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
-blueprints = (guarantee.pages, confidence.pages, second_opinions.pages, stress_tests.pages)
+blueprints = (
+    guarantee.pages, confidence.pages, second_opinions.pages, questions.pages, stress_tests.pages,
+)  # fmt: skip
 navigation = (
     NavigationEntry(
         Menu.ASSIGNMENT, 32, "guarantee.show", N_("Trust"), "trust.see", leads_to=(Menu.TRUST,),
@@ -26,4 +28,5 @@ navigation = (
     NavigationEntry(
         Menu.TRUST, 60, "stress_tests.show", N_("Stress test"), "trust.see", below=("stress_tests",),
     ),
+    NavigationEntry(Menu.TRUST, 40, "questions.listing", N_("Questions"), "trust.see", below=("questions",)),
 )  # fmt: skip

@@ -54,7 +54,7 @@ from grading.store.tables.rounds import Grade, Prompt, Round, RoundStage, Run, S
 from grading.store.tables.second_opinions import SecondOpinion
 from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
 from grading.store.tables.stress_tests import StressTest, StressVariant
-from grading.store.tables.trust import Calibration
+from grading.store.tables.trust import Calibration, Question
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
@@ -91,6 +91,7 @@ __all__ = [
     "PeriodicTask",
     "Precheck",
     "Prompt",
+    "Question",
     "RegradeRequest",
     "ResetLink",
     "Round",

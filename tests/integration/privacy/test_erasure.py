@@ -60,8 +60,7 @@ PERSONAL = {
     "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
     "comparisons", "similar_pairs", "rubric_items", "gateway_use", "calibrations",
-    "second_opinions",
-    "stress_tests", "stress_variants",
+    "second_opinions", "stress_tests", "stress_variants", "questions",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)
