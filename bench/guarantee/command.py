@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from bench.guarantee.graders import GRADERS
+from bench.guarantee.plot import curves
 from bench.guarantee.simulation import DriftFound, Simulated, simulate, simulate_drift
 from grading.statistics.release_guarantee import Target
 
@@ -22,10 +24,15 @@ def at_most(share: float, classes: int) -> float:
     return share + 3 * math.sqrt(share * (1 - share) / classes)
 
 
+def predicted(rows: Sequence[Simulated]) -> list[str]:
+    """The graders whose errors the score predicts."""
+    return [row.grader for row in rows if row.predicts >= PREDICTED]
+
+
 def of_oracle(rows: Sequence[Simulated]) -> float:
     """The mean over the graders whose errors the score predicts."""
-    found = [row.of_oracle for row in rows if row.predicts >= PREDICTED and row.of_oracle is not None]
-    return math.fsum(found) / len(found)
+    names = predicted(rows)
+    return math.fsum(row.of_oracle or 0.0 for row in rows if row.grader in names) / len(names)
 
 
 def table(rows: Sequence[Simulated]) -> str:
@@ -56,19 +63,22 @@ def drift_line(found: DriftFound) -> str:
               help="Levels that a person marks; several for a curve.")  # fmt: skip
 @click.option("--share", default=0.05, show_default=True, help="Share of released levels that may be wrong.")
 @click.option("--seed", default=1, show_default=True, help="Of all that is drawn.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="File for the curves, as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(classes: int, size: int, marks: Sequence[int], share: float, seed: int, as_json: bool) -> None:
+def command(
+    classes: int, size: int, marks: Sequence[int], share: float, seed: int, plot: Path | None, as_json: bool
+) -> None:
     """Prove what may be released in simulated classes, and count how often that is wrong."""
     target = Target(share)
-    curves = {
-        one: [simulate(grader, classes, size, one, target, seed) for grader in GRADERS] for one in marks
-    }
+    found = {one: [simulate(grader, classes, size, one, target, seed) for grader in GRADERS] for one in marks}
     drift = simulate_drift(classes, size, seed)
+    if plot:
+        plot.write_text(curves(found, predicted(found[max(marks)])), encoding="utf-8")
     if as_json:
-        rows = {str(one): [asdict(row) for row in found] for one, found in curves.items()}
+        rows = {str(one): [asdict(row) for row in of] for one, of in found.items()}
         click.echo(json.dumps({"marks": rows, "drift": asdict(drift)}))
         return
-    for one, found in curves.items():
-        click.echo(f"\n{one} marks in a class of {size}, {classes} classes of each grader\n\n{table(found)}")
-        click.echo(f"\nWhere the score predicts errors, {of_oracle(found):.0%} of the oracle (mean).")
+    for one, of in found.items():
+        click.echo(f"\n{one} marks in a class of {size}, {classes} classes of each grader\n\n{table(of)}")
+        click.echo(f"\nWhere the score predicts errors, {of_oracle(of):.0%} of the oracle (mean).")
     click.echo(f"\n{drift_line(drift)}")

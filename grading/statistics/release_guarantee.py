@@ -62,7 +62,8 @@ class Target:
 
     def allowed(self, size: int) -> int:
         """How many of so many released levels may be wrong."""
-        return int(_exact(self.share) * size)
+        share = _exact(self.share)
+        return size * share.numerator // share.denominator
 
     def risk(self, tries: int) -> Fraction:
         """How likely the try after so many others may be wrong."""
