@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
@@ -26,6 +26,8 @@ from grading.broker.machine_status import (
 from grading.domain.model_digests import Change, Difference, WeightsWarning
 from grading.store.reporting import operations
 from grading.store.reporting.operations import RecentRun, list_recent_runs
+from grading.store.tables import ParityAlarm, StageDrain
+from grading.store.trust import parity, stage_drains
 
 SLOW = 0.75
 """Below this part of its usual speed a machine is called slow."""
@@ -82,6 +84,9 @@ class ClusterState:
     differences: Sequence[Difference]
     changes: Sequence[Change] = ()
     """Models with other weights than before."""
+    alarms: Sequence[ParityAlarm] = ()
+    """Machines that grade golden submissions otherwise."""
+    drained_stages: Mapping[tuple[str, str], StageDrain] = field(default_factory=dict)
 
     @property
     def weights_warnings(self) -> tuple[WeightsWarning, ...]:
@@ -111,6 +116,8 @@ def look_in(session: Session) -> ClusterState:
         waiting,
         machines_that_differ(states),
         changed_models(states),
+        parity.list_alarms(session),
+        stage_drains.list_drains(session),
     )
 
 

@@ -211,6 +211,12 @@ class FromStore(Collector):
             [((name,), name in now_open.drained) for name in names],
             "machine",
         )
+        yield gauge(
+            "grader_parity_alarms",
+            "Open alarms of nightly parity: stages in which the machine grades golden submissions otherwise.",
+            [((name,), now_open.alarms.get(name, 0)) for name in names],
+            "machine",
+        )
 
     def _dead(self, totals: Totals, now_open: Open) -> Iterator[Metric]:
         # also where there is none: what appears from nowhere does not count as growth

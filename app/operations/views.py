@@ -18,6 +18,7 @@ from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext
 from app.web.services import services
+from app.web.template_helpers import title_of
 from app.web.toasts import flash_undo
 from grading.domain import model_digests
 from grading.domain.errors import NotFound
@@ -26,6 +27,7 @@ from grading.store import schema
 from grading.store.away import refuses_password
 from grading.store.reporting import metrics, operations
 from grading.store.schema import Fit
+from grading.store.trust import parity
 
 pages = Blueprint("operations", __name__)
 FITS: Mapping[Fit, tuple[bool, str]] = {
@@ -46,6 +48,7 @@ def _add_words(state: BlueprintSetupState) -> None:
         machine_word=machine_word,
         machine_notes=machine_notes,
         gateway_words=gateway_words,
+        parity_reasons=parity.reasons,
     )
 
 
@@ -122,6 +125,27 @@ def service(machine: str) -> BaseResponse:
     undo = {"out": 0 if out else 1}
     flash_undo(message if heard else late, "operations.service", undo, machine=machine)
     return redirect(url_for("operations.machines", _anchor=f"machine-{machine}"), 303)
+
+
+@pages.post("/machines/<machine>/stages/<stage>/service")
+def stage_service(machine: str, stage: str) -> BaseResponse:
+    """Resume a stage that was drained on a machine, or drain it."""
+    actor = auth.actor()
+    auth.require(actor, "administer")
+    app_services, out = services(), request.form.get("out") == "1"
+    if machine not in {one.name for one in app_services.config.machines}:
+        raise NotFound(_("This machine is not in the configuration."))
+    with app_services.store.write() as session:
+        gone = operations.set_stage_drained(session, machine, stage[:40], actor.name, out=out)
+    heard = app_services.dispatch.tell_out(gone)
+    if heard and not out:
+        app_services.dispatch.release()
+    flash(
+        _("%(stage)s on %(name)s is drained.", stage=title_of(stage), name=machine)
+        if out
+        else _("%(stage)s on %(name)s is resumed.", stage=title_of(stage), name=machine)
+    )
+    return redirect(url_for("operations.machines"), 303)
 
 
 @pages.get("/operations/messages")

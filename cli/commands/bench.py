@@ -19,6 +19,7 @@ def benchmarks() -> Sections:
             "sandbox": "bench.sandbox:command",
             "weights": "bench.weights:command",
             "guarantee": "bench.guarantee.command:command",
+            "parity": "bench.parity:command",
             "situations": "bench.situations.command:command",
         }
     }

@@ -28,6 +28,7 @@ from grading.broker.machine_status import (
     weights_warnings,
 )
 from grading.config.redis_url import on_loopback
+from grading.config.settings import Machine
 from grading.domain.errors import ConfigError, GraderError
 from grading.domain.model_digests import short
 from grading.store.reporting import operations
@@ -121,6 +122,7 @@ LOOK_S = 0.5
 @click.command()
 @click.argument("machine", shell_complete=complete_machine)
 @click.option("--back", is_flag=True, help="Undo: give MACHINE work again.")
+@click.option("--stage", default="", help="Only this stage; MACHINE continues with its others.")
 @click.option("--why", default="", help="Reason, shown on the page Machines.")
 @click.option(
     "--wait",
@@ -131,12 +133,16 @@ LOOK_S = 0.5
     help="Longest wait, in seconds.",
 )
 @click.pass_obj
-def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: float) -> None:
+def drain(settings: Settings, machine: str, back: bool, stage: str, why: str, patience_s: float) -> None:
     """Drain MACHINE: finish its runs and send it no new ones.
 
-    Returns when MACHINE has finished its runs.
+    Returns when MACHINE has finished its runs. With --stage, one stage is drained, or resumed after an alarm
+    of nightly parity, without waiting.
     """
-    settings.config.machine(machine)
+    of = settings.config.machine(machine)
+    if stage:
+        _drain_stage(settings, of, stage, back=back, why=why)
+        return
     with writing(settings) as session:
         out = operations.set_drained(session, machine, BY, out=not back, why=why)
     dispatch = open_dispatch(settings.running)
@@ -147,6 +153,22 @@ def drain(settings: Settings, machine: str, back: bool, why: str, patience_s: fl
         _wait_back(dispatch, machine)
     else:
         _wait_out(dispatch, machine, patience_s)
+
+
+def _drain_stage(settings: Settings, machine: Machine, stage: str, *, back: bool, why: str) -> None:
+    """Raises ConfigError where the machine does not have the stage."""
+    if stage not in machine.stages and not back:
+        raise ConfigError(f"{machine.name} has no stage '{stage}', only: {', '.join(machine.stages)}.")
+    with writing(settings) as session:
+        out = operations.set_stage_drained(session, machine.name, stage, BY, out=not back, why=why)
+    dispatch = open_dispatch(settings.running)
+    heard = dispatch.tell_out(out)
+    if heard and back:
+        dispatch.release()
+    undo = "" if back else f" Undo: grader drain {machine.name} --stage {stage} --back"
+    click.echo(f"{stage} on {machine.name} is {'resumed' if back else 'drained'}.{undo}")
+    if not heard:
+        click.echo(f"{_away(dispatch)}. The change is stored and is sent when Redis answers again.")
 
 
 def _wait_back(dispatch: Dispatch, machine: str) -> None:

@@ -195,7 +195,10 @@ class Leases:
         return {run_id for run_id, one in zip(run_ids, free, strict=True) if one}
 
     def drain(self, machines: Iterable[str]) -> None:
-        """These machines get nothing new, all others do."""
+        """These machines get nothing new, all others do.
+
+        A name of `stage_out` is that of one stage of a machine, which it takes itself out of.
+        """
         with self.redis.pipeline() as pipe:
             pipe.delete(DRAINED)
             for name in machines:
@@ -212,6 +215,12 @@ class Leases:
         args = [heartbeat.process, json.dumps(content), heartbeat.machine]
         self._names.setdefault(heartbeat.machine)
         return bool(self._heartbeat(keys=[HEARTBEATS + heartbeat.machine, DRAINED], args=args))
+
+    def stages_out(self, machine: str) -> frozenset[str]:
+        """The stages that this machine does no more, while it does its others."""
+        names = cast("list[str]", self.redis.hkeys(DRAINED))
+        mine = stage_out(machine, "")
+        return frozenset(name.removeprefix(mine) for name in names if name.startswith(mine))
 
     def leave(self, machine: str, process: str) -> None:
         """A worker process ends, or is found dead."""
@@ -338,6 +347,11 @@ def load_scripts(client: Redis) -> int:
         ANSWER,
     )
     return lua_scripts.load(client, called)
+
+
+def stage_out(machine: str, stage: str) -> str:
+    """How `Leases.drain` is told of one stage of a machine; no machine has a name with a space."""
+    return f"{machine} {stage}"
 
 
 def result_key(machine: str, run_id: str) -> str:

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from grading.broker.heartbeats import reason
@@ -18,7 +18,7 @@ from grading.domain.messages import Message
 from grading.domain.rubric import Criterion, Rubric
 from grading.scheduling.circuit_breaker import RULES, Circuit, Rules, verdict
 from workers.machine.engines.base import Cancel, Engine, Generation, Phase, Request
-from workers.machine.messages import PROBE_FAILED
+from workers.machine.messages import PROBE_FAILED, STAGE_TAKEN_OUT
 from workers.machine.stages.analysis import STAGE as ANALYSIS
 
 MAX_TOKENS = 16
@@ -110,11 +110,28 @@ class CircuitBreakers:
         self._probed: set[str] = set()
         """Engines that a thread probes now."""
         self._over = Cancel()
+        self._out: frozenset[str] = frozenset()
+        """Stages that an operator, or a comparison of golden submissions, took out."""
 
     def closed(self, stage: str) -> bool:
         """Whether this machine may take runs of a stage, as far as its engine goes. Never waits."""
+        return stage not in self._out and self.answers(stage)
+
+    def answers(self, stage: str) -> bool:
+        """Whether the engine of a stage does, whatever the machine may take. Never waits."""
         place = self._places.get(stage)
         return place is None or self._circuits[place].closed
+
+    def take_out(self, stages: Iterable[str]) -> None:
+        """These stages get no work until they are left out here; their engines are not probed for it."""
+        out = frozenset(stages) & self._places.keys()
+        with self._news:
+            if out == self._out:
+                return
+            self._out = out
+            self._news.notify_all()
+        log.warning("drained stages: %s", ", ".join(sorted(out)) or "none")
+        self._tell()
 
     def wait_closed(self, stage: str, seconds: float) -> bool:
         """Wait a while for that; also ends when this process does."""
@@ -168,6 +185,10 @@ class CircuitBreakers:
             for stage, place in self._places.items():
                 if place[0] in found and not self._circuits[place].closed:
                     found[place[0]]["stages"].append(stage)
+            for stage in sorted(self._out):
+                taken_out = {"state": "open", **reason(STAGE_TAKEN_OUT()), "since_s": 0.0, "stages": []}
+                of_engine = found.setdefault(self._places[stage][0], taken_out)
+                of_engine["stages"] = [*(one for one in of_engine["stages"] if one != stage), stage]
         return found
 
     def close(self) -> None:

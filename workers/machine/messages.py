@@ -28,6 +28,9 @@ INVISIBLE_CHARACTERS = define_plural(
     "hide words or change their order.",
 )
 
+STAGE_TAKEN_OUT = define_message(
+    "machine.stage_taken_out", "This stage is drained on the machine until an operator resumes it."
+)
 SHORTENED = define_message("stage.shortened", "Shortened to fit the model's context: %(clauses)s.")
 LONG_OUTPUTS_CUT = define_plural(
     "stage.shortened.long_outputs",

@@ -24,7 +24,7 @@ from grading.domain.stages import grading_stages
 from grading.scheduling.cluster_view import Peer
 from grading.shared.telemetry import working_on
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
-from workers.machine import diagnostics, rehearsal, strategy_comparison
+from workers.machine import diagnostics, rehearsal, shadow_runs, strategy_comparison
 from workers.machine.active_run import Message
 from workers.machine.engines import open_engines
 from workers.machine.gateway_requests.serving import (
@@ -135,6 +135,7 @@ def _answer_tasks(app: Celery, process: MachineProcess, listening: QueueSelectio
     register_canary(app, Canaries(process.leases.redis), celery_app.own_queue(name))
     diagnostics.register(app, process)
     rehearsal.register(app, process)
+    shadow_runs.register(app, process)
     strategy_comparison.register(app, process)
 
 

@@ -13,12 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from celery import Celery
-from redis.exceptions import RedisError
 
 from grading.broker import celery_app
 from grading.domain.errors import BudgetExceeded, ConfigError, EngineError, OutputEmpty, OutputTruncated
@@ -27,7 +26,6 @@ from grading.domain.jobs import Job, Material
 from grading.domain.rubric import Criterion, Rubric
 from workers.machine.diagnostics import leave_answer, memory
 from workers.machine.engines.base import (
-    Cancel,
     ComparesStrategy,
     Comparison,
     CountsTokens,
@@ -38,10 +36,10 @@ from workers.machine.engines.base import (
     TokenCounter,
     unheard,
 )
+from workers.machine.idle import Limits, watched
 from workers.machine.worker import MachineProcess
 
 log = logging.getLogger(__name__)
-LOOK_S = 0.5
 MOST_S = 300.0
 ROUNDS = 3
 """How often everything is measured, if there is time for it."""
@@ -63,7 +61,6 @@ NONCE = 8
 """Tokens before a prompt that no cache has."""
 TASK = "You review the work of a student. Say what is good, what is missing and what comes next."
 Way = Literal["direct", "strategy"]
-Ended = Literal["done", "time", "work", "busy"]
 
 
 @dataclass(frozen=True)
@@ -101,25 +98,6 @@ class Sample:
     seconds: float
 
 
-@dataclass
-class Limits:
-    """How long may be measured: until a moment of `time.monotonic`, or until it is cancelled."""
-
-    until: float
-    cancel: Cancel = field(default_factory=Cancel)
-    ended: Ended = "done"
-
-    @property
-    def left_s(self) -> float:
-        """Seconds that are left; none once it was cancelled."""
-        return 0.0 if self.cancel.cancelled else self.until - time.monotonic()
-
-    def end(self, why: Ended) -> None:
-        """Break it off."""
-        self.ended = why
-        self.cancel.cancel()
-
-
 def compare(
     process: MachineProcess, seconds: float, draft: str = "", lengths: Lengths = LENGTHS
 ) -> dict[str, Any]:
@@ -131,7 +109,7 @@ def compare(
     places = sorted({(one.engine, one.model) for one in machine.stages.values()})
     log.info("comparing strategies, for at most %.0f s", seconds)
     try:
-        with _watched(process, limits):
+        with watched(process, limits):
             for number, (engine, model) in enumerate(places):
                 if limits.cancel.cancelled:
                     break  # to open an engine loads its models
@@ -146,36 +124,6 @@ def compare(
         process.gate.leave()
     log.info("comparing strategies ended: %s", limits.ended)
     return {"machine": machine.name, "ended": limits.ended, "strategies": found}
-
-
-@contextmanager
-def _watched(process: MachineProcess, limits: Limits) -> Iterator[None]:
-    """Cancel when the time is over, or when somebody's work comes or waits."""
-    over = threading.Event()
-    queues = celery_app.machine_queues(process.machine.name, list(process.machine.stages))[1:]
-
-    def waits() -> bool:
-        if process.in_hand() or process.gateway_requests() or process.stopping:
-            return True
-        try:
-            return any(process.leases.lengths(queues).values())
-        except RedisError:
-            return False  # then no work comes, either
-
-    def watch() -> None:
-        while not over.wait(LOOK_S):
-            if limits.left_s <= 0:
-                return limits.end("time")
-            if waits():
-                return limits.end("work")
-
-    thread = threading.Thread(target=watch, name="strategies-watch", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @dataclass(frozen=True)

@@ -312,6 +312,7 @@ class MachineProcess:
             )
         )
         self.telling.confirm()
+        self.circuits.take_out(self.leases.stages_out(machine.name))
         if drained != self.drained:
             log.info("machine %s was %s", machine.name, "drained" if drained else "resumed")
             self.listen(not drained)

@@ -21,7 +21,7 @@ from grading.store.away import why_away as why_sql_away
 from grading.store.reporting import operations
 from grading.store.rounds import preparing, queue
 from grading.store.submissions import prechecks
-from workers.server import record, server_heartbeats
+from workers.server import record, server_heartbeats, shadow_runs
 from workers.server.admit import admit_runs
 from workers.server.context import Server
 from workers.server.housekeeping import do_chores, store_use
@@ -106,6 +106,7 @@ class Sweeper:
             self._send_second_opinions,
             self._do_chores,
             self._store_use,
+            self._sweep_shadow_runs,
             self._send_canaries,
         )
 
@@ -129,6 +130,9 @@ class Sweeper:
 
     def _store_use(self) -> None:
         store_use(self.server)
+
+    def _sweep_shadow_runs(self) -> None:
+        shadow_runs.sweep(self.server)
 
     def _send_canaries(self) -> None:
         server_heartbeats.sweep(self.server)
@@ -215,6 +219,6 @@ class Sweeper:
             self.server.dispatch.registry.drain(out)
             told = out
 
-    def _drained(self) -> dict[str, str]:
+    def _drained(self) -> list[str]:
         with self.server.store.read() as session:
-            return operations.list_drained(session)
+            return operations.list_out(session)

@@ -20,6 +20,7 @@ from grading.store.tables import (
     ClassUpload,
     DryRunRound,
     Example,
+    GoldenSubmission,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -34,6 +35,7 @@ from grading.store.tables import (
     SecondOpinion,
     SentMessage,
     SeparateAnswer,
+    ShadowRun,
     SimilarPair,
     StressVariant,
     Submission,
@@ -44,8 +46,8 @@ from grading.store.tables import (
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 _OF_SUBMISSION: tuple[type[Any], ...] = (
-    Answer, Change, DryRunRound, Example, MailPreference, Mark, RegradeRequest, SecondOpinion,
-    SeparateAnswer, SubmissionMember,
+    Answer, Change, DryRunRound, Example, GoldenSubmission, MailPreference, Mark, RegradeRequest,
+    SecondOpinion, SeparateAnswer, ShadowRun, SubmissionMember,
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from grading.store.tables import (
     Example,
     Extension,
     GatewayUse,
+    GoldenSubmission,
     Grade,
     GroupMember,
     IdempotencyKey,
@@ -54,6 +55,7 @@ from grading.store.tables import (
     RoundStage,
     Run,
     SecondOpinion,
+    ShadowRun,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -66,7 +68,7 @@ from grading.store.tables.assignments import SAMPLE
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
-ADDED = (Change, Mark, Example, DryRunRound, SecondOpinion)
+ADDED = (Change, Mark, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun)
 """Tables of what people, and models after them, added to grades."""
 README = """This is everything Grader holds on one student.
 

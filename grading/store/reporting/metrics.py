@@ -20,7 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from grading.domain.round_states import RoundState, RunState, StageState
 from grading.store.accounts import gateway_use
 from grading.store.database import now
-from grading.store.tables import Drain, Outbox, Round, RoundStage, Run
+from grading.store.tables import Drain, Outbox, ParityAlarm, Round, RoundStage, Run
 
 LATE_S = 120.0
 """Seconds; longer than any transaction takes."""
@@ -226,6 +226,8 @@ class Open:
     """Names of drained machines."""
     gateway: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(model, kind) -> tokens that requests of the gateway took today, in UTC."""
+    alarms: Mapping[str, int] = field(default_factory=dict)
+    """Machine -> alarms of nightly parity that nobody ended."""
 
 
 def count_open(session: Session) -> Open:
@@ -237,7 +239,13 @@ def count_open(session: Session) -> Open:
         outbox=count_outbox(session),
         drained=frozenset(session.execute(select(Drain.machine)).scalars()),
         gateway=gateway_use.use_of_today(session),
+        alarms=_alarms(session),
     )
+
+
+def _alarms(session: Session) -> dict[str, int]:
+    query = select(ParityAlarm.machine, func.count()).where(ParityAlarm.ended_at.is_(None))
+    return {row[0]: row[1] for row in session.execute(query.group_by(ParityAlarm.machine))}
 
 
 def count_open_rounds(session: Session) -> dict[tuple[str, str], Waiting]:

@@ -27,8 +27,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from grading.broker.leases import stage_out
 from grading.domain.errors import NotFound
-from grading.domain.messages import define_message
+from grading.domain.messages import define_message, verbatim
 from grading.domain.round_states import RunState
 from grading.scheduling.crossings import UsualPrompts
 from grading.shared.cache import BoundedCache
@@ -50,6 +51,7 @@ from grading.store.tables import (
     Token,
     User,
 )
+from grading.store.trust import stage_drains
 
 NO_SUCH_TOKEN = define_message("operations.no_such_token", "This token does not exist.")
 
@@ -442,13 +444,29 @@ def undrain(session: Session, machine: str, by: str) -> bool:
     return True
 
 
-def set_drained(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> dict[str, str]:
-    """Drain a machine or end its drain; returns all drained machines, for `Dispatch.tell_out`."""
+def set_drained(session: Session, machine: str, by: str, *, out: bool, why: str = "") -> list[str]:
+    """Drain a machine or end its drain; returns what `list_out` does then."""
     if out:
         drain(session, machine, by, why)
     else:
         undrain(session, machine, by)
-    return list_drained(session)
+    return list_out(session)
+
+
+def set_stage_drained(
+    session: Session, machine: str, stage: str, by: str, *, out: bool, why: str = ""
+) -> list[str]:
+    """Drain one stage of a machine or resume it; returns what `list_out` does then."""
+    if out:
+        stage_drains.drain_stage(session, machine, stage, by, verbatim(why[:200]))
+    else:
+        stage_drains.undrain_stage(session, machine, stage, by)
+    return list_out(session)
+
+
+def list_out(session: Session) -> list[str]:
+    """All that is out, machines and stages of machines, for `Dispatch.tell_out`."""
+    return [*list_drained(session), *(stage_out(*place) for place in stage_drains.list_drains(session))]
 
 
 USUAL_RUNS = 500

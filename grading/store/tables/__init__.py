@@ -55,9 +55,21 @@ from grading.store.tables.second_opinions import SecondOpinion
 from grading.store.tables.similarity import Answer, Comparison, SeparateAnswer, SimilarPair
 from grading.store.tables.stress_tests import StressTest, StressVariant
 from grading.store.tables.trust import Calibration, Question
+from grading.store.tables.trust_machines import (
+    GoldenSubmission,
+    ModelTrial,
+    ParityAlarm,
+    ShadowRun,
+    StageDrain,
+)
 from grading.store.tables.webhooks import EventReceiver, SentMessage, WebhookSecret
 
 __all__ = [
+    "GoldenSubmission",
+    "ModelTrial",
+    "ParityAlarm",
+    "ShadowRun",
+    "StageDrain",
     "Answer",
     "Assignment",
     "Audit",

@@ -61,6 +61,8 @@ PERSONAL = {
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
     "comparisons", "similar_pairs", "rubric_items", "gateway_use", "calibrations",
     "second_opinions", "stress_tests", "stress_variants", "questions",
+    "golden_submissions", "model_trials", "parity_alarms", "shadow_runs",
+    "stage_drains",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)

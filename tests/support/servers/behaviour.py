@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,8 @@ class Behaviour:
     """That are counted for each piece sent: servers that guess ahead send several at a time."""
     weights: str = ""
     """Which weights the models have: another word, another digest."""
+    answers: Callable[[str, str], str] = lambda _user, text: text
+    """From the user message and the usual answer what the model answers instead."""
     waits: tuple[float, ...] = (0.0,)
     """How many answers' time the requests wait that want their answer whole, one after the other, by Ollama's
     own clock: (0, 0, 1) is what three see of a server that works on two at once.

@@ -195,6 +195,7 @@ class _Turn:
         unfit = behaviour.unfit and behaviour.unfit in json.dumps(schema)
         self._schema = schema if isinstance(schema, dict) and not unfit else None
         text = answer_text(self._schema, said["system"], said["user"])
+        text = behaviour.answers(said["user"], text)
         if behaviour.prose and not self._schema:
             text = behaviour.prose
         for stop in (payload.get("options") or {}).get("stop") or ():

@@ -16,6 +16,7 @@ ASKS = {
     "workers/machine/diagnostics.py": "`grader doctor`",
     "workers/machine/engines/ollama/capacity.py": "`grader doctor`",
     "workers/machine/rehearsal.py": "`grader rehearse`",
+    "workers/machine/shadow_runs.py": "shadow runs",
     "workers/machine/strategy_comparison.py": "`grader doctor --strategies`",
     "workers/machine/circuits.py": "probe of a circuit",
     "workers/machine/engines/openai/engine.py": "question about schemas",

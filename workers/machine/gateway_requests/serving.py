@@ -295,7 +295,7 @@ def taken_up(process: MachineProcess, gateway_requests: GatewayRequests) -> int:
 
     So, too, while a run is alone, or it would take requests and hand them back all the time.
     """
-    able = not process.gate.shut and all(process.circuits.closed(stage) for stage in process.machine.stages)
+    able = not process.gate.shut and all(process.circuits.answers(stage) for stage in process.machine.stages)
     return gateway_requests.in_hand if able else gateway_requests.most
 
 

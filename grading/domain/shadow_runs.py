@@ -1,0 +1,64 @@
+"""Shadow runs: runs of a stage on work that is graded already, whose results count for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from grading.domain.base_value import Value
+from grading.domain.jobs import Result, Tokens
+
+
+class ShadowOutcome(Value):
+    """What a machine tells of a shadow run: how it graded, not what it wrote."""
+
+    ok: bool
+    error: str = ""
+    """Code of why it failed; `work` and `time` are no failures: other work came, or the time was over."""
+    message: str = Field(default="", max_length=300)
+    levels: dict[str, int] = Field(default_factory=dict)
+    """Criterion -> level."""
+    confidence: dict[str, int] = Field(default_factory=dict)
+    """Criterion -> the model's own confidence in percent, where it tells one."""
+    flags: tuple[str, ...] = ()
+    engine: str = ""
+    model: str = ""
+    digest: str = ""
+    prompt_version: str = ""
+    prompt_hash: str = ""
+    context_tokens: int = 0
+    """What a model of the stage reads and writes at most, as the machine has it."""
+    tokens: Tokens = Tokens()
+    repaired: bool = False
+    seconds: float = 0.0
+
+    @property
+    def put_off(self) -> bool:
+        """Whether it is to be done later, which is no failure."""
+        return self.error in ("work", "time")
+
+
+def outcome_of(result: Result, context_tokens: int) -> ShadowOutcome:
+    """What is kept of a run's result."""
+    how = result.provenance
+    judged = [one for one in result.output.get("judgements", ()) if isinstance(one, Mapping)]
+    return ShadowOutcome(
+        ok=result.ok,
+        error=result.error or "",
+        message=result.message[:300],
+        levels={one["criterion"]: one["level"] for one in judged},
+        confidence={
+            one["criterion"]: one["confidence"] for one in judged if one.get("confidence") is not None
+        },
+        flags=tuple(sorted({flag.code for flag in result.flags})),
+        engine=how.engine,
+        model=how.model,
+        digest=how.digest,
+        prompt_version=how.prompt_version,
+        prompt_hash=how.prompt_hash,
+        context_tokens=context_tokens,
+        tokens=how.tokens,
+        repaired=how.repaired,
+        seconds=how.seconds,
+    )
