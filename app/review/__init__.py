@@ -11,6 +11,7 @@ from app.review import (
     criterion,
     regrade_requests,
     rubric_items,
+    sample_marking,
     second_marking,
     views,
 )
@@ -23,6 +24,7 @@ blueprints = (
     criterion.pages,
     regrade_requests.pages,
     rubric_items.pages,
+    sample_marking.pages,
     second_marking.pages,
     views.pages,
 )

@@ -17,7 +17,9 @@ navigation = (
     NavigationEntry(
         Menu.ASSIGNMENT, 32, "guarantee.show", N_("Trust"), "trust.see", leads_to=(Menu.TRUST,),
     ),
-    NavigationEntry(Menu.TRUST, 10, "guarantee.show", N_("Release"), "trust.see", below=("guarantee",)),
+    NavigationEntry(
+        Menu.TRUST, 10, "guarantee.show", N_("Release"), "trust.see", below=("guarantee", "sample_marking"),
+    ),
     NavigationEntry(
         Menu.TRUST, 20, "confidence.show", N_("Confidence"), "trust.see", below=("confidence",),
     ),

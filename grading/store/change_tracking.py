@@ -42,6 +42,7 @@ from grading.store.tables import (
     Extension,
     Grade,
     GroupMember,
+    GuaranteeSample,
     Identity,
     Mark,
     Membership,
@@ -68,7 +69,7 @@ ALL_COURSES = (0, 0)
 TRACKED_MANUALLY = {"change_tracking": "manual"}
 """Execution options of a statement on many rows whose changes the caller records by `mark_changed`."""
 _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest, SeparateAnswer)
-_OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun)
+_OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun, GuaranteeSample)
 _TRACKED_TABLES = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
 _INSERT = Base.metadata.tables["change_markers"].insert()
 _INSERT_OF = _INSERT.from_select(

@@ -22,6 +22,8 @@ from grading.store.tables import (
     Example,
     GoldenSubmission,
     Grade,
+    GuaranteeCandidate,
+    GuaranteeMember,
     IdempotencyKey,
     InboundWebhook,
     MailPreference,
@@ -48,6 +50,8 @@ EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 _OF_SUBMISSION: tuple[type[Any], ...] = (
     Answer, Change, DryRunRound, Example, GoldenSubmission, MailPreference, Mark, RegradeRequest,
     SecondOpinion, SeparateAnswer, ShadowRun, SubmissionMember,
+    Answer, Change, DryRunRound, Example, GuaranteeCandidate, GuaranteeMember, MailPreference, Mark,
+    RegradeRequest, SecondOpinion, SeparateAnswer, SubmissionMember,
 )  # fmt: skip
 
 

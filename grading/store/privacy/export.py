@@ -39,6 +39,7 @@ from grading.store.tables import (
     GoldenSubmission,
     Grade,
     GroupMember,
+    GuaranteeMember,
     IdempotencyKey,
     Identity,
     InboundWebhook,
@@ -145,7 +146,16 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
     for asked in (Extension, RegradeRequest):
         yield asked, _plain(_in(session, asked, asked.student_id, ids))
-    for owned in (SubmissionFile, Round, Grade, *ADDED, CachedExecution, IdempotencyKey, InboundWebhook):
+    for owned in (
+        SubmissionFile,
+        Round,
+        Grade,
+        *ADDED,
+        GuaranteeMember,
+        CachedExecution,
+        IdempotencyKey,
+        InboundWebhook,
+    ):
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))

@@ -12,7 +12,7 @@ from grading.domain.base_value import Value
 from grading.domain.errors import GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Rubric
+from grading.domain.rubric import Criterion, Rubric
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.final_score import counting_of_assignment
@@ -117,32 +117,62 @@ def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
     return bool(session.scalar(select(_looked(submission_id, actor))))
 
 
+def seen_submissions(session: Session, course_id: int, actor: Actor) -> set[str]:
+    """Ids of the submissions of a course whose grade this person has seen."""
+    theirs = (Audit.course_id == course_id, Audit.actor == actor.name, Audit.action.in_(SEEN))
+    kind = "submission:"
+    found = session.scalars(select(Audit.object).where(*theirs, Audit.object.startswith(kind)))
+    return {one.removeprefix(kind) for one in found}
+
+
 def save_marks(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
     """Save the levels of one person for all criteria; returns whether they count as blind.
 
     Raises NotFound, MarkRefused. Marking again changes one's own levels.
     """
-    query = select(Round.id).where(Round.submission_id == submission_id, Round.current).with_for_update()
-    round_id = session.scalar(query)
-    if round_id is None:
-        raise NotFound(NO_SUCH_SUBMISSION_TO_MARK)
+    round_id = _current_round(session, submission_id)
     criteria = rubric_of(session, round_id).criteria
     missing = [one.title for one in criteria if not 0 <= levels.get(one.id, -1) <= one.highest]
     if missing:
         raise MarkRefused(LEVELS_MISSING(missing=tuple(missing)))
+    return _keep_marks(session, round_id, submission_id, {one.id: levels[one.id] for one in criteria}, actor)
+
+
+def save_mark(session: Session, submission_id: str, criterion: Criterion, level: float, actor: Actor) -> bool:
+    """Save the level of one person for one criterion; returns whether it counts as blind.
+
+    Raises NotFound, MarkRefused.
+    """
+    round_id = _current_round(session, submission_id)
+    if not 0 <= level <= criterion.highest:
+        raise MarkRefused(LEVELS_MISSING(missing=(criterion.title,)))
+    return _keep_marks(session, round_id, submission_id, {criterion.id: level}, actor)
+
+
+def _current_round(session: Session, submission_id: str) -> str:
+    query = select(Round.id).where(Round.submission_id == submission_id, Round.current).with_for_update()
+    round_id = session.scalar(query)
+    if round_id is None:
+        raise NotFound(NO_SUCH_SUBMISSION_TO_MARK)
+    return round_id
+
+
+def _keep_marks(
+    session: Session, round_id: str, submission_id: str, levels: Mapping[str, float], actor: Actor
+) -> bool:
     blind = not has_seen(session, submission_id, actor)
     rows = {
         row.criterion: row
         for row in session.scalars(select(Mark).where(Mark.round_id == round_id, Mark.by == actor.user_id))
     }
     moment = now(session)
-    for one in criteria:
-        row = rows.get(one.id)
+    for criterion, level in levels.items():
+        row = rows.get(criterion)
         if row is None:
-            row = Mark(round_id=round_id, submission_id=submission_id, criterion=one.id, by=actor.user_id)
+            row = Mark(round_id=round_id, submission_id=submission_id, criterion=criterion, by=actor.user_id)
             session.add(row)
-        if row.level != levels[one.id]:
+        if row.level != level:
             row.blind = blind
-        row.level, row.at = levels[one.id], moment
+        row.level, row.at = level, moment
     write_audit(session, actor.name, "mark.give", f"submission:{submission_id}", {"blind": blind})
     return blind

@@ -19,6 +19,13 @@ from grading.store.tables.assignments import (
     UploadFile,
 )
 from grading.store.tables.base import Base, Id, UtcDateTime, new_id
+from grading.store.tables.guarantees import (
+    GuaranteeCandidate,
+    GuaranteeDraw,
+    GuaranteeMember,
+    GuaranteeRelease,
+    GuaranteeSample,
+)
 from grading.store.tables.operations import (
     Audit,
     CachedExecution,
@@ -91,6 +98,11 @@ __all__ = [
     "GatewayUse",
     "Grade",
     "GroupMember",
+    "GuaranteeCandidate",
+    "GuaranteeDraw",
+    "GuaranteeMember",
+    "GuaranteeRelease",
+    "GuaranteeSample",
     "Id",
     "IdempotencyKey",
     "Identity",

@@ -63,6 +63,8 @@ PERSONAL = {
     "second_opinions", "stress_tests", "stress_variants", "questions",
     "golden_submissions", "model_trials", "parity_alarms", "shadow_runs",
     "stage_drains",
+    "guarantee_samples", "guarantee_members", "guarantee_draws", "guarantee_candidates",
+    "guarantee_releases",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)

@@ -1,0 +1,201 @@
+"""What may be released unread of submissions with several criteria, by random samples of whole submissions.
+
+A submission is released as a whole, so the guarantee must hold for the levels released together, for each
+criterion: what is proven of every criterion's own set does not hold for their intersection. Therefore all
+criteria are tested along one order, that of the highest chance of a wrong level in a submission. A part from
+the front is released where the limits of its draw (`grading.statistics.release_guarantee`) hold for each
+criterion. To release wrongly, the limits must fail for a criterion with too many wrong levels; the chance of
+that is at most the risk of the draw, whichever criterion it is, so no risk is shared between criteria (an
+intersection-union test). As each criterion has at most the allowed share of wrong levels, all together have.
+
+Submissions of the part that are not released unread (a person found a level wrong, or did not mark it yet, or
+it left the class) are not counted among those that are: the limit must be allowed for fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from grading.statistics.release_guarantee import Draw, Gain, Item, Reason, Target, gain, next_sample
+
+NO_LIMIT = Draw((), frozenset(), (), (0,))
+"""A try that was made and says nothing about these submissions."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A submission as a whole."""
+
+    key: str
+    scores: Mapping[str, float]
+    """Criterion -> the predicted chance that its level is wrong."""
+    wrong: Mapping[str, bool | None]
+    """Criterion -> whether a person found its level wrong; nothing where nobody marked it."""
+    here: bool = True
+    """Whether it still has the grade that was drawn; else it is not released."""
+
+    @property
+    def score(self) -> float:
+        """The highest chance of a wrong level among its criteria."""
+        return max(self.scores.values(), default=0.0)
+
+    @property
+    def found(self) -> bool | None:
+        """Whether any of its levels was found wrong; nothing while some are not marked."""
+        values = self.wrong.values()
+        return True if True in values else None if None in values else False
+
+
+@dataclass(frozen=True)
+class CriterionResult:
+    """What the draw that proves most says of one criterion."""
+
+    marked: int
+    """Of the sample."""
+    found_wrong: int
+    """Of these."""
+    alone: int
+    """How many submissions it would release unread or read, were there no other criterion."""
+
+
+@dataclass(frozen=True)
+class JointGuarantee:
+    """What may be released. Figures are those of the draw that proves most."""
+
+    target: Target
+    released: tuple[str, ...]
+    """Keys, safest first: unread ones, and those whose levels a person marked and found right."""
+    unread: frozenset[str]
+    """Those of `released` that nobody marked."""
+    threshold: float | None
+    """Highest score among `released`."""
+    at_most_wrong: int
+    """With the target's confidence no more levels of any criterion are wrong among `released`."""
+    sample: int
+    marked: int
+    """Of the sample, by each criterion."""
+    not_marked: tuple[str, ...]
+    """Keys of the sample that are to be marked, in order."""
+    criteria: Mapping[str, CriterionResult]
+    reason: Reason
+    tries: int
+
+
+def joint_guarantee(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> JointGuarantee:
+    """What the draws prove with what is marked of them by now; `draws` are all, as for `guarantee`."""
+    by_key = {work.key: work for work in works}
+    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
+    if not found:
+        return JointGuarantee(target, (), frozenset(), None, 0, 0, 0, (), {}, Reason.NOTHING_DRAWN, 0)
+    # the last of equal ones, as it says what is to be marked now
+    return max(reversed(found), key=lambda one: len(one.released))
+
+
+def next_joint_sample(
+    works: Iterable[Work], target: Target, how_many: int, seed: int, draws: Sequence[Draw] = ()
+) -> Draw:
+    """The submissions to mark next, as `next_sample` plans it for submissions with any level wrong."""
+    return next_sample(_items(works, target, draws), target, how_many, seed, draws)
+
+
+def joint_gain(works: Iterable[Work], target: Target, more: int, draws: Sequence[Draw] = ()) -> Gain:
+    """What so many more marked submissions would bring, in a further draw."""
+    return gain(_items(works, target, draws), target, more, draws)
+
+
+def _items(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> list[Item]:
+    """Submissions as items that are wrong with any wrong level; what is proven by now comes first."""
+    listed = list(works)
+    place = {key: at for at, key in enumerate(joint_guarantee(listed, target, draws).released)}
+    drawn = {key for draw in draws for key in draw.candidates}
+    items = []
+    for one in listed:
+        if one.here:
+            # proven ones stay in their order before all others
+            score = place[one.key] * 1e-9 / len(listed) if one.key in place else one.score + 1e-9
+            items.append(Item(one.key, score, one.found))
+        elif one.key in drawn:
+            # what is not released any more stands last, as if it were wrong
+            items.append(Item(one.key, 1.0, one.found is not False))
+    return items
+
+
+def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -> JointGuarantee:
+    """What one draw proves by itself."""
+    sample = [works[key] for key in draw.keys if key in works]
+    names = list(dict.fromkeys(name for key in draw.candidates if key in works for name in works[key].wrong))
+    whole = _longest(works, target, draw, names)
+    part = [works[key] for key in draw.candidates[: whole.size] if key in works]
+    keys = frozenset(draw.keys)
+    released = [one for one in part if _released(one, keys)]
+    not_marked = tuple(one.key for one in sample if one.found is None and one.here)
+    return JointGuarantee(
+        target=target,
+        released=tuple(one.key for one in released),
+        unread=frozenset(one.key for one in released if one.found is None),
+        threshold=max((one.score for one in released), default=None),
+        at_most_wrong=whole.bound if released else 0,
+        sample=len(sample),
+        marked=sum(one.found is not None for one in sample),
+        not_marked=not_marked,
+        criteria={name: _alone(works, target, draw, name, sample) for name in names},
+        reason=_reason(draw, target, whole, bool(not_marked)),
+        tries=tries + 1,
+    )
+
+
+def _alone(
+    works: Mapping[str, Work], target: Target, draw: Draw, name: str, sample: Sequence[Work]
+) -> CriterionResult:
+    given = [one.wrong.get(name) for one in sample]
+    only = {
+        key: replace(one, wrong={name: one.wrong[name]} if name in one.wrong else {})
+        for key, one in works.items()
+    }
+    return CriterionResult(
+        marked=sum(one is not None for one in given),
+        found_wrong=sum(one is True for one in given),
+        alone=_longest(only, target, draw, [name]).released,
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part from the front: its candidates, those of them that are released, the limit of wrong ones."""
+
+    size: int = 0
+    released: int = 0
+    bound: int = 0
+
+
+def _longest(works: Mapping[str, Work], target: Target, draw: Draw, names: Sequence[str]) -> _Part:
+    """The longest part from the front whose limits allow it for each of these criteria."""
+    sample = frozenset(draw.keys)
+    found = dict.fromkeys(names, 0)
+    released, best = 0, _Part()
+    for place, key in enumerate(draw.candidates, start=1):
+        work = works.get(key)
+        if key in sample:
+            for name in names:
+                # what is not marked, or was erased, counts as found wrong
+                given = None if work is None else work.wrong.get(name, False)
+                found[name] += given is not False
+        released += work is not None and _released(work, sample)
+        most = max(found.values(), default=0)
+        if most < len(draw.limits) and released and draw.limits[most] <= target.allowed(released):
+            best = _Part(place, released, draw.limits[most])
+    return best
+
+
+def _released(work: Work, sample: frozenset[str]) -> bool:
+    """Whether it is released with its part: nobody found it wrong, and it does not wait for its marks."""
+    return work.here and work.found is not True and not (work.key in sample and work.found is None)
+
+
+def _reason(draw: Draw, target: Target, part: _Part, waiting: bool) -> Reason:
+    if part.size == len(draw.candidates):
+        return Reason.ALL_CANDIDATES
+    if draw.limits[0] > target.allowed(len(draw.candidates)):
+        return Reason.TOO_FEW
+    return Reason.NOT_MARKED if waiting else Reason.FOUND_WRONG

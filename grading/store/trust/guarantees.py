@@ -1,0 +1,392 @@
+"""What the open sample of an assignment proves: which grades may be released unread, and why not more.
+
+The formulas, and what is proven of a submission with several criteria, are in
+`grading.statistics.joint_guarantee`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict
+from grading.domain.messages import define_message
+from grading.domain.permissions import Actor
+from grading.statistics.joint_guarantee import JointGuarantee, Work, joint_gain, joint_guarantee
+from grading.statistics.release_guarantee import Draw, Gain, Reason, fewest_marks
+from grading.store.assignments.versions import find_published
+from grading.store.audit import write_audit
+from grading.store.database import now
+from grading.store.grades import release
+from grading.store.tables import Assignment, GuaranteeRelease, GuaranteeSample, User
+from grading.store.trust import confidence, release_samples, sentences
+from grading.store.trust.grading_ground import GradedSubmission, load_graded, load_person_graded
+from grading.store.trust.release_samples import LoadedSample, Member, Wanted
+from grading.store.trust.withdrawals import TakenBack, list_reasons
+
+MORE = (10, 20, 40, 60, 80, 120, 160)
+"""Numbers of further marks of which the page says what they would bring."""
+Why = Literal[
+    "differs",
+    "not_marked",
+    "uncertain",
+    "held",
+    "partial",
+    "reviewed",
+    "withdrawn",
+    "other_rubric",
+    "not_drawn",
+]
+"""Why a person must read a submission, the first one that applies."""
+
+
+class ProofChanged(Conflict):
+    """What is proven changed since the page was loaded. Nothing was released; read the page again."""
+
+    code = "proof_changed"
+    default_message = define_message(
+        "error.proof_changed",
+        "What is proven changed since the page was loaded. Nothing was released; read the page again.",
+    )
+
+
+class NothingProven(Conflict):
+    """Nothing that is proven is left to release."""
+
+    code = "nothing_proven"
+    default_message = define_message("error.nothing_proven", "Nothing that is proven is left to release.")
+
+
+@dataclass(frozen=True)
+class CriterionProof:
+    """What the sample says of one criterion."""
+
+    id: str
+    title: str
+    marked: int
+    """Submissions of the draw."""
+    wrong: int
+    """Of the marked levels."""
+    alone: int
+    """Submissions that could be released if there were no other criterion."""
+    left: int
+    """Submissions that are still to be marked."""
+    by_person: bool
+    """People graded it everywhere, so there is nothing to prove."""
+
+
+@dataclass(frozen=True)
+class NeedsPerson:
+    """A submission that must not be released unread."""
+
+    submission_id: str
+    student: str
+    number: int
+    why: Why
+    criteria: tuple[str, ...] = ()
+    """Titles of those in which a level is wrong, or most likely to be."""
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """The open sample, and how far it is marked."""
+
+    id: str
+    at: datetime
+    by: str
+    wanted: Wanted
+    size: int
+    """Submissions that it was drawn of."""
+    drawn: int
+    """Of them those that are to be marked."""
+    marked: int
+    """Of them those with a level in each criterion."""
+    seen: int
+    """Of these those whose mark does not count, as its marker had seen the level."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all that was drawn is marked."""
+        return self.marked == self.drawn
+
+
+@dataclass(frozen=True)
+class PastRelease:
+    """A release on the grounds of a sample of this assignment."""
+
+    at: datetime
+    by: str
+    count: int
+    proven: int
+    marks: int
+    threshold: float
+    wanted: Wanted
+    still: int
+    """Of them those that are still released."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proven of an assignment, and what is not."""
+
+    graded: int
+    """Submissions that count and are graded."""
+    drawable: int
+    """Of them those that a sample can be drawn of."""
+    fewest: int | None
+    """Marks below which a sample of these proves nothing, whatever is found; nothing where none proves it."""
+    sample: SampleFacts | None = None
+    proven: tuple[str, ...] = ()
+    """The safest first."""
+    ready: tuple[str, ...] = ()
+    """Of them those that are not released yet."""
+    threshold: float | None = None
+    at_most_wrong: int = 0
+    """Levels of a criterion among `proven`, with the target's confidence."""
+    marks: int = 0
+    """Marked submissions of the draw that proves most."""
+    reason: Reason = Reason.NOTHING_DRAWN
+    """Why no more is proven."""
+    criteria: tuple[CriterionProof, ...] = ()
+    needs_person: tuple[NeedsPerson, ...] = ()
+    taken_back: tuple[TakenBack, ...] = ()
+    releases: tuple[PastRelease, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    """What more marks would bring, the fewest first."""
+
+    @property
+    def reasons(self) -> dict[Why, int]:
+        """How many submissions need a person, by reason."""
+        return dict(Counter(one.why for one in self.needs_person))
+
+    @property
+    def stamp(self) -> str:
+        """Of what a release would release."""
+        return sha256(" ".join(sorted(self.ready)).encode()).hexdigest()[:16]
+
+
+def load_proof(session: Session, assignment: Assignment) -> Proof:
+    """What is proven now."""
+    graded = load_graded(session, assignment)
+    published = find_published(session, assignment)
+    version = published.id if published else 0
+    drawable = [
+        one
+        for one in graded.values()
+        if one.state == "open" and one.whole and one.rubric_version_id == version
+    ]
+    row = release_samples.find_open(session, assignment.id)
+    wanted = release_samples.wanted_of(row) if row else Wanted()
+    plain = Proof(
+        graded=len(graded),
+        drawable=len(drawable),
+        fewest=fewest_marks(len(drawable), wanted.target),
+        releases=tuple(_releases(session, assignment, graded)),
+    )
+    if row is None:
+        gains = _gains(_unmarked(session, assignment, drawable), wanted, ())
+        return replace(plain, gains=gains)
+    sample = release_samples.load_sample(session, row)
+    by_person = _graded_by_people(session, assignment, sample)
+    taken_back = list_reasons(session, assignment, row, graded)
+    works = sample.works(graded, by_person)
+    found = joint_guarantee(works, wanted.target, sample.tries)
+    proven = () if taken_back else found.released
+    return replace(
+        plain,
+        sample=_facts(session, sample),
+        proven=proven,
+        ready=tuple(one for one in proven if graded[one].state == "open"),
+        threshold=found.threshold,
+        at_most_wrong=found.at_most_wrong,
+        marks=found.marked,
+        reason=found.reason,
+        criteria=tuple(_criteria(sample, found, by_person, graded)),
+        needs_person=tuple(_needing(sample, proven, graded, version)),
+        taken_back=taken_back,
+        gains=() if taken_back else _gains(works, wanted, sample.tries),
+    )
+
+
+def _unmarked(session: Session, assignment: Assignment, drawable: Sequence[GradedSubmission]) -> list[Work]:
+    """What a first sample would be drawn of."""
+    known = confidence.scores(session, assignment.id)
+    return [
+        Work(
+            one.submission_id,
+            {name: known[one.round_id, name] for name in one.levels},
+            dict.fromkeys(one.levels),
+        )
+        for one in drawable
+    ]
+
+
+def _gains(works: Sequence[Work], wanted: Wanted, tries: Sequence[Draw]) -> tuple[Gain, ...]:
+    """What more marks would bring, where they bring anything."""
+    left = sum(one.here and one.found is None for one in works)
+    unread = len(joint_guarantee(works, wanted.target, tries).unread)
+    found: list[Gain] = []
+    for more in (one for one in MORE if one < left):
+        made = joint_gain(works, wanted.target, more, tries)
+        if made.most > unread and made.expected >= unread + 1:
+            found.append(made)
+    return tuple(found)
+
+
+def _graded_by_people(session: Session, assignment: Assignment, sample: LoadedSample) -> frozenset[str]:
+    """Criteria that people graded everywhere."""
+    person = load_person_graded(session, assignment)
+    members = sample.members.values()
+    return frozenset(
+        name
+        for name in sample.criteria()
+        if all((one.round_id, name) in person for one in members if name in one.levels)
+    )
+
+
+def _facts(session: Session, sample: LoadedSample) -> SampleFacts:
+    keys, marks = sample.keys, sample.marks
+    waiting = {key for name in sample.criteria() for key in sample.to_mark(name)}
+    seen = {
+        key
+        for key in keys
+        if any((sample.members[key].round_id, name) in marks.seen for name in sample.members[key].levels)
+    }
+    return SampleFacts(
+        id=sample.row.id,
+        at=sample.row.at,
+        by=session.scalar(select(User.name).where(User.id == sample.row.by)) or "",
+        wanted=sample.wanted,
+        size=len(sample.members),
+        drawn=len(keys),
+        marked=len(keys) - len(waiting),
+        seen=len(seen - waiting),
+    )
+
+
+def _criteria(
+    sample: LoadedSample,
+    found: JointGuarantee,
+    by_person: frozenset[str],
+    graded: Mapping[str, GradedSubmission],
+) -> Iterator[CriterionProof]:
+    titles = {name: level.title for one in graded.values() for name, level in one.levels.items()}
+    for name in sample.criteria():
+        result = found.criteria.get(name)
+        yield CriterionProof(
+            id=name,
+            title=titles.get(name, name),
+            marked=result.marked if result else 0,
+            wrong=result.found_wrong if result else 0,
+            alone=result.alone if result else 0,
+            left=len(sample.to_mark(name)),
+            by_person=name in by_person,
+        )
+
+
+def _needing(
+    sample: LoadedSample, proven: Sequence[str], graded: Mapping[str, GradedSubmission], version: int
+) -> Iterator[NeedsPerson]:
+    """What is neither released nor proven: the most uncertain first."""
+    left = graded.keys() - frozenset(proven)
+    open_ones = [graded[one] for one in left if graded[one].state != "released"]
+    for one in sorted(
+        open_ones, key=lambda one: (-_doubt(sample.members.get(one.submission_id)), one.student)
+    ):
+        member = sample.members.get(one.submission_id)
+        why = _why(one, member, sample, version)
+        names = () if member is None else _names(member, sample, why)
+        titles = tuple(one.levels[name].title for name in names if name in one.levels)
+        yield NeedsPerson(one.submission_id, one.student, one.number, why, titles)
+
+
+def _doubt(member: Member | None) -> float:
+    return 1.0 if member is None else max(member.scores.values())
+
+
+def _why(one: GradedSubmission, member: Member | None, sample: LoadedSample, version: int) -> Why:
+    if one.state != "open" and one.state != "released":
+        return one.state
+    if one.rubric_version_id != version:
+        return "other_rubric"
+    if member is None or member.round_id != one.round_id:
+        return "not_drawn"
+    if _names(member, sample, "differs"):
+        return "differs"
+    return "not_marked" if one.submission_id in sample.keys and _waits(member, sample) else "uncertain"
+
+
+def _waits(member: Member, sample: LoadedSample) -> bool:
+    return any(sample.marks.wrong(member, name, 0) is None for name in member.levels)
+
+
+def _names(member: Member, sample: LoadedSample, why: Why) -> Sequence[str]:
+    """The criteria that a reason is about."""
+    if why == "differs":
+        return [name for name in member.levels if sample.marks.wrong(member, name, sample.row.tolerance)]
+    if why != "uncertain":
+        return ()
+    most = _doubt(member)
+    return [name for name, score in member.scores.items() if score >= most - release_samples.TINY]
+
+
+def _releases(
+    session: Session, assignment: Assignment, graded: Mapping[str, GradedSubmission]
+) -> Iterator[PastRelease]:
+    """The newest first."""
+    table, sample = GuaranteeRelease, GuaranteeSample
+    query = (
+        select(table, sample, User.name)
+        .join(sample, sample.id == table.sample_id)
+        .outerjoin(User, User.id == table.by)
+        .where(sample.assignment_id == assignment.id)
+        .order_by(table.id.desc())
+    )
+    moments = Counter(one.released_at for one in graded.values())
+    for row, its, name in session.execute(query):
+        yield PastRelease(
+            at=row.at,
+            by=name or "",
+            count=row.count,
+            proven=row.proven,
+            marks=row.marks,
+            threshold=row.threshold,
+            wanted=release_samples.wanted_of(its),
+            still=moments[row.at],
+        )
+
+
+def release_proven(session: Session, assignment: Assignment, seen: str, actor: Actor) -> int:
+    """Release what is proven; returns how many. Raises NothingProven, ProofChanged.
+
+    `seen` is the stamp of what the reader saw, so that nothing else is released.
+    """
+    sample = release_samples.lock_open(session, assignment)
+    proof = load_proof(session, assignment)
+    if sample is None or proof.sample is None or proof.threshold is None or not proof.ready:
+        raise NothingProven
+    if seen != proof.stamp:
+        raise ProofChanged
+    count = release.release_all(session, assignment.id, actor, proof.ready)
+    row = GuaranteeRelease(
+        sample_id=sample.id,
+        count=count,
+        proven=len(proof.proven),
+        marks=proof.marks,
+        threshold=proof.threshold,
+        by=actor.user_id,
+        at=now(session),
+    )
+    session.add(row)
+    said = sentences.statement(proof.sample.wanted, row.proven, row.marks, row.threshold)
+    detail = {"count": count, "text": said, "sample": sample.id}
+    write_audit(session, actor.name, "guarantee.release", f"assignment:{assignment.id}", detail)
+    session.flush()
+    return count

@@ -1,0 +1,383 @@
+"""Random samples of submissions that staff mark blind: drawing them, and what is marked of them.
+
+Scores and levels are kept as they were when a sample was drawn, so that no mark moves a submission.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from secrets import randbits
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from grading.domain.errors import Conflict, GraderError, NotFound
+from grading.domain.messages import define_message
+from grading.domain.permissions import Actor
+from grading.statistics.joint_guarantee import NO_LIMIT, Work, next_joint_sample
+from grading.statistics.release_guarantee import Draw, Target
+from grading.store.assignments.versions import published_version
+from grading.store.audit import write_audit
+from grading.store.change_tracking import mark_assignment_changed
+from grading.store.database import now
+from grading.store.review.second_marking import seen_submissions
+from grading.store.tables import (
+    Assignment,
+    GuaranteeCandidate,
+    GuaranteeDraw,
+    GuaranteeMember,
+    GuaranteeSample,
+    Mark,
+    Round,
+)
+from grading.store.trust import confidence
+from grading.store.trust.grading_ground import GradedSubmission, load_graded
+
+TINY = 1e-9
+SEED_BITS = 62
+SHARES, CONFIDENCES, TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2), (0.8, 0.9, 0.95, 0.99), (0, 1, 2)
+MOST = 5_000
+"""Submissions of one draw."""
+NO_SAMPLE = define_message("guarantee.no_sample", "No sample was drawn for this assignment.")
+
+
+class TargetRefused(GraderError):
+    """Choose one of the offered targets and a number of submissions."""
+
+    code = "target_refused"
+    status = 422
+    default_message = define_message(
+        "error.target_refused", "Choose one of the offered targets and a number of submissions."
+    )
+
+
+class NothingToDraw(Conflict):
+    """There is no submission to draw: all are released, held, reviewed, or were opened by you."""
+
+    code = "nothing_to_draw"
+    default_message = define_message(
+        "error.nothing_to_draw",
+        "There is no submission to draw: all are released, held, reviewed, or were opened by you.",
+    )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a sample is to prove."""
+
+    share: float = 0.05
+    """Of released levels that may be wrong."""
+    confidence: float = 0.95
+    tolerance: int = 1
+    """Levels that a level may be off without being wrong."""
+
+    @property
+    def target(self) -> Target:
+        """For the formulas."""
+        return Target(self.share, self.confidence)
+
+    def require_offered(self) -> None:
+        """Go on, or raise TargetRefused."""
+        offered = (self.share in SHARES, self.confidence in CONFIDENCES, self.tolerance in TOLERANCES)
+        if not all(offered):
+            raise TargetRefused
+
+
+@dataclass(frozen=True)
+class Member:
+    """A submission of a sample."""
+
+    submission_id: str
+    round_id: str
+    scores: Mapping[str, float]
+    levels: Mapping[str, float]
+    current: bool
+    """Whether it was not graded again."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of a sample, by round and criterion."""
+
+    blind: Mapping[tuple[str, str], Sequence[float]]
+    seen: frozenset[tuple[str, str]]
+    """Marked only by who had seen the level: such a mark does not count."""
+
+    def has(self, round_id: str, criterion: str) -> bool:
+        """Whether anybody marked it."""
+        return (round_id, criterion) in self.blind or (round_id, criterion) in self.seen
+
+    def wrong(self, member: Member, criterion: str, tolerance: int) -> bool | None:
+        """Whether a blind mark is further away than allowed, or none can tell any more; nothing unmarked."""
+        key = (member.round_id, criterion)
+        if key not in self.blind:
+            return True if key in self.seen else None
+        return any(abs(one - member.levels[criterion]) > tolerance + TINY for one in self.blind[key])
+
+
+@dataclass(frozen=True)
+class LoadedSample:
+    """A sample with all that its result is made of."""
+
+    row: GuaranteeSample
+    members: Mapping[str, Member]
+    """By submission, those that were erased left out."""
+    draws: tuple[Draw, ...]
+    marks: Marks
+    tries_before: int
+    """Draws of earlier samples on the same ground: each try spends a part of the risk."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """What it is to prove."""
+        return wanted_of(self.row)
+
+    @property
+    def tries(self) -> tuple[Draw, ...]:
+        """The draws, after as many that say nothing as were made before."""
+        return (*[NO_LIMIT] * self.tries_before, *self.draws)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The submissions that are to be marked, in the order of the draws."""
+        return tuple(key for draw in self.draws for key in draw.keys if key in self.members)
+
+    def criteria(self) -> tuple[str, ...]:
+        """Of its submissions."""
+        return tuple(dict.fromkeys(name for one in self.members.values() for name in one.levels))
+
+    def to_mark(self, criterion: str) -> tuple[str, ...]:
+        """The submissions that nobody has marked by a criterion."""
+        return tuple(
+            key
+            for key in self.keys
+            if self.members[key].current
+            and criterion in self.members[key].levels
+            and not self.marks.has(self.members[key].round_id, criterion)
+        )
+
+    def works(
+        self, standing: Mapping[str, GradedSubmission] | None = None, without: frozenset[str] = frozenset()
+    ) -> list[Work]:
+        """For the formulas, without these criteria; `standing` says which still have their grade."""
+        return [
+            Work(
+                one.submission_id,
+                {name: score for name, score in one.scores.items() if name not in without},
+                {
+                    name: self.marks.wrong(one, name, self.row.tolerance)
+                    for name in one.levels
+                    if name not in without
+                },
+                standing is None or _stands(one, standing.get(one.submission_id)),
+            )
+            for one in self.members.values()
+        ]
+
+
+def _stands(member: Member, now_: GradedSubmission | None) -> bool:
+    return now_ is not None and now_.round_id == member.round_id and now_.state in ("open", "released")
+
+
+def wanted_of(sample: GuaranteeSample) -> Wanted:
+    """What a sample is to prove."""
+    return Wanted(sample.share, sample.confidence, sample.tolerance)
+
+
+def drawable(session: Session, assignment: Assignment, actor: Actor) -> list[GradedSubmission]:
+    """What may be drawn: whole grades by the published rubric that nobody released, holds or reviewed.
+
+    What the actor has opened before is no longer unread.
+    """
+    version = published_version(session, assignment)
+    opened = seen_submissions(session, assignment.course_id, actor)
+    return [
+        one
+        for one in load_graded(session, assignment).values()
+        if one.state == "open"
+        and one.whole
+        and one.rubric_version_id == version.id
+        and one.submission_id not in opened
+    ]
+
+
+def draw(
+    session: Session, assignment: Assignment, wanted: Wanted, count: int, actor: Actor
+) -> GuaranteeSample:
+    """Draw a sample; it replaces the one before it. Raises TargetRefused, NothingToDraw."""
+    wanted.require_offered()
+    if not 1 <= count <= MOST:
+        raise TargetRefused
+    before = lock_open(session, assignment)
+    found = drawable(session, assignment, actor)
+    if not found:
+        raise NothingToDraw
+    if before is not None:
+        before.replaced_at = now(session)
+        session.flush()
+    # fitted on what was marked until now: the marks of this sample move nothing
+    calibration = confidence.calibrate(session, assignment.course_id)
+    sample = GuaranteeSample(
+        assignment_id=assignment.id,
+        share=wanted.share,
+        confidence=wanted.confidence,
+        tolerance=wanted.tolerance,
+        calibration_id=calibration,
+        rubric_version_id=found[0].rubric_version_id,
+        ground=_ground(found),
+        by=actor.user_id,
+        at=now(session),
+    )
+    session.add(sample)
+    session.flush()
+    known = confidence.scores(session, assignment.id, calibration)
+    for one in found:
+        scores = {name: known[one.round_id, name] for name in one.levels}
+        levels = {name: level.level for name, level in one.levels.items()}
+        kept = {"round_id": one.round_id, "scores": scores, "levels": levels}
+        session.add(GuaranteeMember(sample_id=sample.id, submission_id=one.submission_id, **kept))
+    session.flush()
+    _draw(session, assignment, load_sample(session, sample), count, actor)
+    return sample
+
+
+def draw_more(session: Session, assignment: Assignment, count: int, actor: Actor) -> GuaranteeSample:
+    """Draw more submissions of the same sample. Raises NotFound, TargetRefused, StillToMark."""
+    if not 1 <= count <= MOST:
+        raise TargetRefused
+    sample = lock_open(session, assignment)
+    if sample is None:
+        raise NotFound(NO_SAMPLE)
+    loaded = load_sample(session, sample)
+    if any(loaded.to_mark(name) for name in loaded.criteria()):
+        raise StillToMark
+    _draw(session, assignment, loaded, count, actor, load_graded(session, assignment))
+    return sample
+
+
+class StillToMark(Conflict):
+    """Mark what is drawn first; then more can be drawn."""
+
+    code = "still_to_mark"
+    default_message = define_message(
+        "error.still_to_mark", "Mark what is drawn first; then more can be drawn."
+    )
+
+
+def _draw(
+    session: Session,
+    assignment: Assignment,
+    loaded: LoadedSample,
+    count: int,
+    actor: Actor,
+    standing: Mapping[str, GradedSubmission] | None = None,
+) -> None:
+    """Store a further draw, planned by the scores and what is marked by now."""
+    works, seed = loaded.works(standing), randbits(SEED_BITS)
+    made = next_joint_sample(works, loaded.wanted.target, count, seed, loaded.tries)
+    number, sample = len(loaded.draws) + 1, loaded.row
+    session.add(
+        GuaranteeDraw(
+            sample_id=sample.id, number=number, limits=list(made.limits), seed=seed, by=actor.user_id,
+            at=now(session),
+        )
+    )  # fmt: skip
+    session.flush()
+    turns = {key: turn for turn, key in enumerate(made.keys, 1)}
+    session.add_all(
+        GuaranteeCandidate(
+            sample_id=sample.id, number=number, submission_id=key, place=place, known=key in made.known,
+            turn=turns.get(key),
+        )
+        for place, key in enumerate(made.candidates, 1)
+    )  # fmt: skip
+    mark_assignment_changed(session, assignment.course_id, assignment.id)
+    detail = {"count": len(made.keys), "sample": sample.id}
+    write_audit(session, actor.name, "guarantee.draw", f"assignment:{assignment.id}", detail)
+    session.flush()
+
+
+def _ground(found: Sequence[GradedSubmission]) -> list[dict[str, str]]:
+    origins = {origin for one in found for origin in one.origins}
+    return [one.model_dump() for one in sorted(origins, key=lambda one: one.model_dump_json())]
+
+
+def lock_open(session: Session, assignment: Assignment) -> GuaranteeSample | None:
+    """The sample that counts; who draws or releases waits until this transaction ends."""
+    query = select(Assignment.id).where(Assignment.id == assignment.id)
+    session.execute(query.with_for_update(key_share=True))
+    return find_open(session, assignment.id)
+
+
+def find_open(session: Session, assignment_id: int) -> GuaranteeSample | None:
+    """The sample that counts."""
+    here = (GuaranteeSample.assignment_id == assignment_id, GuaranteeSample.replaced_at.is_(None))
+    query = select(GuaranteeSample).where(*here)
+    return session.scalar(query.execution_options(populate_existing=True))
+
+
+def load_sample(session: Session, sample: GuaranteeSample) -> LoadedSample:
+    """A sample with its submissions, draws and marks."""
+    table = GuaranteeMember
+    query = select(table.submission_id, table.round_id, table.scores, table.levels, Round.current)
+    rows = session.execute(query.join(Round, Round.id == table.round_id).where(table.sample_id == sample.id))
+    return LoadedSample(
+        row=sample,
+        members={row.submission_id: Member(*row) for row in rows},
+        draws=_draws(session, sample),
+        marks=_marks(session, sample),
+        tries_before=_tries_before(session, sample),
+    )
+
+
+def _draws(session: Session, sample: GuaranteeSample) -> tuple[Draw, ...]:
+    one = GuaranteeCandidate
+    candidates: defaultdict[int, list[GuaranteeCandidate]] = defaultdict(list)
+    for row in session.scalars(select(one).where(one.sample_id == sample.id).order_by(one.place)):
+        candidates[row.number].append(row)
+    query = select(GuaranteeDraw.number, GuaranteeDraw.limits).where(GuaranteeDraw.sample_id == sample.id)
+    return tuple(
+        Draw(
+            candidates=tuple(row.submission_id for row in candidates[number]),
+            known=frozenset(row.submission_id for row in candidates[number] if row.known),
+            keys=tuple(
+                row.submission_id
+                for row in sorted(candidates[number], key=lambda row: row.turn or 0)
+                if row.turn is not None
+            ),
+            limits=tuple(limits),
+        )
+        for number, limits in session.execute(query.order_by(GuaranteeDraw.number))
+    )
+
+
+def _tries_before(session: Session, sample: GuaranteeSample) -> int:
+    """Draws of samples that this one replaced, as long as rubric and origins were the same."""
+    other = select(GuaranteeSample.id, GuaranteeSample.ground).where(
+        GuaranteeSample.assignment_id == sample.assignment_id,
+        GuaranteeSample.rubric_version_id == sample.rubric_version_id,
+        GuaranteeSample.at <= sample.at,
+        GuaranteeSample.id != sample.id,
+    )
+    same = [row.id for row in session.execute(other) if row.ground == sample.ground]
+    count = select(func.count()).select_from(GuaranteeDraw).where(GuaranteeDraw.sample_id.in_(same))
+    return session.scalar(count) or 0
+
+
+def _marks(session: Session, sample: GuaranteeSample) -> Marks:
+    query = (
+        select(Mark.round_id, Mark.criterion, Mark.level, Mark.blind)
+        .join(GuaranteeMember, GuaranteeMember.round_id == Mark.round_id)
+        .where(GuaranteeMember.sample_id == sample.id)
+    )
+    blind: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    seen: set[tuple[str, str]] = set()
+    for row in session.execute(query):
+        key = (row.round_id, row.criterion)
+        if row.blind:
+            blind[key].append(row.level)
+        else:
+            seen.add(key)
+    return Marks(dict(blind), frozenset(seen - blind.keys()))

@@ -1,0 +1,46 @@
+"""What a guarantee says, in one sentence: on its page, in the audit, in exports, by the API."""
+
+from __future__ import annotations
+
+from grading.domain.messages import Message, define_message
+from grading.store.trust.release_samples import Wanted
+
+BOUNDS = {
+    0: define_message(
+        "guarantee.bound_0",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion differ "
+        "from those that staff gave.",
+    ),
+    1: define_message(
+        "guarantee.bound_1",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion are more "
+        "than one level from those that staff gave.",
+    ),
+    2: define_message(
+        "guarantee.bound_2",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion are more "
+        "than two levels from those that staff gave.",
+    ),
+}
+"""By how many levels one may be off."""
+GROUNDS = define_message(
+    "guarantee.grounds",
+    "Proven for %(proven)s submissions by a random sample that staff marked blind: %(marks)s submissions, "
+    "threshold %(threshold)s.",
+)
+
+
+def bound(wanted: Wanted) -> Message:
+    """What a guarantee promises of the levels that it is about."""
+    share, confidence = f"{100 * wanted.share:g}", f"{100 * wanted.confidence:g}"
+    return BOUNDS[wanted.tolerance](share=share, confidence=confidence)
+
+
+def grounds(proven: int, marks: int, threshold: float) -> Message:
+    """What a guarantee rests on."""
+    return GROUNDS(proven=proven, marks=marks, threshold=f"{threshold:.2f}")
+
+
+def statement(wanted: Wanted, proven: int, marks: int, threshold: float) -> str:
+    """Both in English, as records have it."""
+    return f"{bound(wanted).message} {grounds(proven, marks, threshold).message}"

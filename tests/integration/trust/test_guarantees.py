@@ -1,0 +1,382 @@
+"""Releasing unread: the sample, blind marks, what they prove, what takes it back, who may do what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from grading.domain.permissions import Actor
+from grading.domain.report import Report
+from grading.domain.report_changes import Change
+from grading.store import tables
+from grading.store.accounts import users as user_accounts
+from grading.store.assignments import versions
+from grading.store.audit import write_audit
+from grading.store.database import now
+from grading.store.review import edits, second_marking
+from grading.store.trust import confidence, guarantees, release_samples
+from grading.store.trust.guarantees import NothingProven, Proof
+from grading.store.trust.release_samples import NothingToDraw, StillToMark, Wanted
+from tests.integration.review.test_pages import audited, given, post
+from tests.integration.webapp import School, report, undo
+
+CLASS = 60
+SAMPLE = 40
+"""Enough of the class to prove it, if no level is wrong."""
+
+
+@dataclass
+class Class:
+    """A class whose grades wait for their release."""
+
+    school: School
+    submissions: list[str]
+
+    def actor(self, who: str = "teacher") -> Actor:
+        role = {"teacher": "instructor", "grader": "grader"}[who]
+        return Actor(self.school.users[who], roles={self.school.course: role})
+
+    def change(self, work: Callable[[Any, tables.Assignment], Any]) -> Any:
+        with self.school.store.write() as session:
+            return work(session, session.get_one(tables.Assignment, self.school.assignment))
+
+    def proof(self) -> Proof:
+        return self.change(guarantees.load_proof)
+
+    def draw(self, count: int = SAMPLE, **wanted: Any) -> None:
+        self.change(
+            lambda session, one: release_samples.draw(session, one, Wanted(**wanted), count, self.actor())
+        )
+
+    def drawn(self) -> list[str]:
+        """The submissions of the sample that are to be marked."""
+        with self.school.store.read() as session:
+            sample = release_samples.find_open(session, self.school.assignment)
+            assert sample is not None
+            return list(release_samples.load_sample(session, sample).keys)
+
+    def mark(self, ids: Sequence[str], load: float = 3, think: float = 3, who: str = "teacher") -> None:
+        def work(session: Any, _assignment: Any) -> None:
+            for one in ids:
+                levels = {"load": load, "think": think}
+                second_marking.save_marks(session, one, levels, self.actor(who))
+
+        self.change(work)
+
+    def release(self) -> int:
+        found = self.proof()
+        return int(
+            self.change(
+                lambda session, one: guarantees.release_proven(session, one, found.stamp, self.actor())
+            )
+        )
+
+    def page(self, who: str = "teacher") -> str:
+        answer = self.school.client(who).get(self.path)
+        assert answer.status_code == 200
+        return answer.get_data(as_text=True)
+
+    @property
+    def path(self) -> str:
+        return f"/assignments/{self.school.assignment}/trust"
+
+    def add(self, count: int, made: Report) -> list[str]:
+        """So many more students whose work was graded like this."""
+        school = self.school
+        with school.store.write() as session:
+            assignment = session.get_one(tables.Assignment, school.assignment)
+            version = versions.published_version(session, assignment).id
+            begun, ids = len(self.submissions), []
+            for number in range(begun, begun + count):
+                student = user_accounts.create_user(session, f"s{number}", name=f"Student {number:03}")
+                user_accounts.enrol(session, student.id, school.course, "student")
+                moment = now(session)
+                submission = tables.Submission(
+                    assignment_id=school.assignment, student_id=student.id, number=1, source="form",
+                    documents=[], notes=[], created_at=moment,
+                )  # fmt: skip
+                session.add(submission)
+                session.flush()
+                round_ = tables.Round(
+                    submission_id=submission.id, number=1, reason="first", rubric_version_id=version,
+                    state="graded", course_id=school.course, student_id=student.id, created_at=moment,
+                    finished_at=moment,
+                )  # fmt: skip
+                session.add(round_)
+                session.flush()
+                session.add(
+                    tables.Grade(
+                        round_id=round_.id, submission_id=submission.id, points=made.points,
+                        points_so_far=made.points_so_far, final_points=made.points, held=made.held,
+                        max_points=made.max_points, report=made.model_dump(mode="json"), created_at=moment,
+                    )
+                )  # fmt: skip
+                ids.append(submission.id)
+        self.submissions += ids
+        return ids
+
+
+@pytest.fixture
+def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
+    """A class that is graded well, as far as its scores say."""
+
+    def low(session: Any, assignment_id: int, *_calibration: int) -> dict[tuple[str, str], float]:
+        rounds = session.query(tables.Round.id).filter_by(current=True)
+        return {(row.id, name): 0.02 for row in rounds for name in ("load", "think")}
+
+    monkeypatch.setattr(confidence, "scores", low)
+    school = School(tmp_path)
+    made = Class(school, [])
+    made.add(CLASS, given(3, 4.5))
+    yield made
+    school.close()
+
+
+def test_a_marked_sample_proves_the_class(works: Class) -> None:
+    assert "Nobody can tell how good grades are" in works.page()
+    works.draw()
+    drawn = works.drawn()
+    assert len(set(drawn)) == SAMPLE
+    works.mark(drawn[:10])
+    assert not works.proof().proven  # what is not marked counts as wrong
+    page = works.page()
+    assert f"10 of the {SAMPLE} submissions of the sample are marked" in page
+    assert f"{SAMPLE - 10} submissions of the sample are not marked yet" in page
+    works.mark(drawn[10:], load=4)  # one level off is allowed
+    proof = works.proof()
+    assert len(proof.proven) == len(proof.ready) == CLASS
+    assert proof.criteria[0].wrong == 0
+    page = works.page()
+    assert "at most 5 % of the levels of each criterion are more than one level from" in page
+    assert f"Release {CLASS} proven grades" in page
+
+
+def test_what_differs_is_not_released_and_named(works: Class) -> None:
+    works.draw(share=0.2, confidence=0.8)
+    drawn = works.drawn()
+    works.mark(drawn[1:])
+    works.mark(drawn[:1], load=1)
+    proof = works.proof()
+    assert len(proof.proven) > SAMPLE
+    named = {one.submission_id: (one.why, one.criteria) for one in proof.needs_person}
+    assert named[drawn[0]] == ("differs", ("Loads the data",))
+    assert drawn[0] not in proof.proven
+    assert [(one.marked, one.wrong) for one in proof.criteria] == [(SAMPLE, 1), (SAMPLE, 0)]
+
+
+def test_marks_that_are_not_blind_do_not_count(works: Class) -> None:
+    works.draw()
+    drawn = works.drawn()
+
+    def seen(session: Any, _assignment: Any) -> None:
+        for one in drawn:
+            write_audit(session, works.actor().name, "grade.view", f"submission:{one}")
+
+    works.change(seen)
+    works.mark(drawn)
+    proof = works.proof()
+    assert proof.sample is not None
+    assert proof.sample.seen == SAMPLE
+    assert not proof.proven
+    assert f"{SAMPLE} of them were marked by someone who had seen" in works.page()
+    works.mark(drawn, who="grader")  # who had not seen them
+    assert len(works.proof().proven) == CLASS
+
+
+def test_too_few_marks_prove_nothing(works: Class) -> None:
+    works.draw(5)
+    works.mark(works.drawn())
+    assert not works.proof().proven
+    assert "5 marked submissions are too few to prove anything" in works.page()
+    more = lambda session, one: release_samples.draw_more(session, one, SAMPLE, works.actor())  # noqa: E731
+    works.change(more)
+    with pytest.raises(StillToMark):
+        works.change(more)
+    works.mark(works.drawn()[5:])
+    proof = works.proof()
+    assert proof.sample is not None
+    assert proof.sample.drawn == SAMPLE + 5
+    assert len(proof.proven) > SAMPLE
+
+
+def test_release_is_written_down_and_undone(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    teacher, stamp = works.school.client("teacher"), works.proof().stamp
+    assert post(teacher, f"{works.path}/release", seen="other").status_code == 409
+    assert post(works.school.client("grader"), f"{works.path}/release", seen=stamp).status_code == 403
+    assert post(teacher, f"{works.path}/release", seen=stamp).status_code == 303
+    assert works.proof().ready == ()
+    (detail,) = audited(works.school, "guarantee.release")
+    assert detail["count"] == CLASS
+    assert "at most 5 % of the levels" in detail["text"]
+    assert works.proof().releases[0].still == CLASS
+    assert undo(teacher, works.path).status_code == 303
+    assert works.proof().releases[0].still == 0
+    assert len(works.proof().ready) == CLASS
+    assert post(teacher, f"{works.path}/release", seen=stamp).status_code == 303
+
+
+def test_of_two_releases_one_wins(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    stamp, both = works.proof().stamp, Barrier(2)
+
+    def release(_number: int) -> int:
+        both.wait()
+        try:
+            return int(
+                works.change(
+                    lambda session, one: guarantees.release_proven(session, one, stamp, works.actor())
+                )
+            )
+        except NothingProven:
+            return 0
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(release, range(2))) == [0, CLASS]
+
+
+def _other(**origin: str) -> Report:
+    plain = given(3, 4.5)
+    stages = {name: one.model_copy(update=origin) for name, one in plain.stages.items()}
+    return plain.model_copy(update={"stages": stages})
+
+
+@pytest.mark.parametrize(
+    ("origin", "cause", "words"),
+    [
+        ({"model": "gemma"}, "model", "another model graded"),
+        ({"digest": "sha256:1"}, "weights", "the model had other weights"),
+        ({"prompt_version": "analysis-9"}, "prompt", "another version of the prompt"),
+        ({"engine": "mlx"}, "engine", "another engine graded"),
+    ],
+)
+def test_another_origin_takes_the_proof_back(
+    works: Class, origin: dict[str, str], cause: str, words: str
+) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    works.add(1, given(3, 4.5))
+    assert len(works.proof().proven) == CLASS  # newer work of the same origin changes nothing
+    works.add(1, _other(**origin))
+    proof = works.proof()
+    assert [one.cause for one in proof.taken_back] == [cause]
+    assert not proof.proven
+    page = works.page()
+    assert words in page
+    assert "Draw a new sample." in page
+    with pytest.raises(NothingProven):
+        works.release()
+
+
+def test_another_rubric_takes_the_proof_back(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn())
+
+    def publish(session: Any, assignment: tables.Assignment) -> None:
+        old = versions.published_version(session, assignment)
+        rubric = {**old.rubric, "criteria": [{**one, "points": 5} for one in old.rubric["criteria"]]}
+        values = {
+            name: getattr(old, name) for name in ("task", "instructions", "starter", "solution", "files")
+        }
+        session.add(
+            tables.RubricVersion(
+                assignment_id=assignment.id, number=old.number + 1, digest="other", rubric=rubric,
+                created_at=now(session), published_at=now(session), **values,
+            )
+        )  # fmt: skip
+
+    works.change(publish)
+    assert [one.cause for one in works.proof().taken_back] == ["rubric"]
+    assert {one.why for one in works.proof().needs_person} == {"other_rubric"}
+
+
+def test_a_wrong_mark_cannot_be_dropped_by_holding_its_grade(works: Class) -> None:
+    works.draw()
+    drawn = works.drawn()
+    works.mark(drawn[2:])
+    works.mark(drawn[:2], think=0)
+    assert not works.proof().proven
+
+    def hold(session: Any, _assignment: Any) -> None:
+        for grade in session.query(tables.Grade).filter(tables.Grade.submission_id.in_(drawn[:2])):
+            grade.held = True
+
+    works.change(hold)
+    assert not works.proof().proven
+
+
+def test_what_people_graded_everywhere_needs_no_proof(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn(), think=0)
+    assert not works.proof().proven
+
+    def regrade(session: Any, _assignment: Any) -> None:
+        for one in works.submissions:
+            grade = session.query(tables.Grade).filter_by(submission_id=one).one()
+            edits.record_change(session, grade, Change(kind="confirm", target="think"), works.actor())
+
+    works.change(regrade)
+    assert works.proof().criteria[1].by_person
+
+
+def test_only_unread_work_is_drawn(works: Class) -> None:
+    actor = works.actor()
+
+    def read(session: Any, _assignment: Any) -> None:
+        for one in works.submissions:
+            write_audit(session, actor.name, "grade.view", f"submission:{one}")
+
+    works.change(read)
+    with pytest.raises(NothingToDraw):
+        works.draw()
+
+
+def test_marking_by_criterion_hides_and_leads_on(works: Class) -> None:
+    works.draw(2)
+    grader = works.school.client("grader")
+    at = f"/assignments/{works.school.assignment}/review/sample"
+    first = grader.get(f"{at}/load/next").headers["Location"]
+    page = grader.get(first).get_data(as_text=True)
+    assert "Sample, 1 of 2" in page
+    assert "Student 0" not in page  # neither names nor what graded it
+    assert "reads a file" not in page
+    assert "btn-outline-secondary here" not in page
+    assert post(grader, first, level="9").status_code == 422
+    second = post(grader, first, level="3").headers["Location"]
+    assert second != first
+    then = post(grader, second, level="3").headers["Location"]
+    assert then.endswith("/think/next")
+    for _number in range(2):
+        here = grader.get(then).headers.get("Location", then)
+        then = post(grader, here, level="3").headers["Location"]
+    assert then == works.path
+    with works.school.store.read() as session:
+        assert {(one.criterion, one.blind) for one in session.query(tables.Mark)} == {
+            ("load", True),
+            ("think", True),
+        }
+    beyond = next(one for one in works.submissions if one not in works.drawn())
+    assert grader.get(f"{at}/load/submissions/{beyond}").status_code == 404
+    assert works.proof().marks == 2
+
+
+def test_forms_are_checked(works: Class) -> None:
+    teacher = works.school.client("teacher")
+    for form in ({}, {"count": "0"}, {"share": "0.9"}, {"share": "nan"}, {"tolerance": "7"}):
+        sent = {"count": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1", **form}
+        sent = sent if form else {}
+        assert post(teacher, f"{works.path}/sample", **sent).status_code == 422
+    assert post(teacher, f"{works.path}/sample/more", count="5").status_code == 404
+    sent = {"count": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1"}
+    assert post(works.school.client("grader"), f"{works.path}/sample", **sent).status_code == 303
+    assert re.search(r"0 / 5", works.page())
+    assert report().points is not None
