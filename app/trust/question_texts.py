@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
 from app.web.i18n import ngettext, number
-from grading.statistics.question_groups import Cause, Side, SideLevel
+from grading.statistics.question_groups import STRUCTURES, Cause, Side, SideLevel
 from grading.store.trust.questions import FoundQuestion, QuestionState
 
 SIDES: dict[Side, str] = {
@@ -43,9 +43,14 @@ def shown(found: FoundQuestion, state: QuestionState | None) -> ShownQuestion:
     )
 
 
+def plain(name: str) -> str:
+    """A name as people write it: structures such as `while` without parentheses."""
+    return name.removesuffix("()") if name in STRUCTURES else name
+
+
 def question(cause: Cause, count: int) -> str:
     """The template's words."""
-    said = {"about": cause.about, "instead": cause.instead}
+    said = {"about": plain(cause.about), "instead": plain(cause.instead)}
     if cause.kind == "name" and cause.about.endswith("()"):
         return ngettext(
             "%(num)s submission uses %(instead)s where the rubric names %(about)s. Are they equal?",
@@ -129,7 +134,7 @@ def levels(sides: tuple[SideLevel, ...], highest: int) -> str:
 
 def note(cause: Cause, equal: bool | None, more: str) -> str:
     """An answer as a note for graders."""
-    said = {"instead": cause.instead, "about": cause.about}
+    said = {"instead": plain(cause.instead), "about": plain(cause.about)}
     first = ""
     if equal is not None:
         first = (

@@ -24,6 +24,22 @@ Side = Literal["checks", "model", "second", "person", "student"]
 CauseKind = Literal["name", "value", "missing", "language", "check", "unsupported", "other"]
 KINDS: tuple[CauseKind, ...] = ("name", "value", "missing", "language", "check", "unsupported", "other")
 """The most specific first."""
+STRUCTURES = frozenset(
+    f"{name}()"
+    for name in (
+        "comprehension",
+        "for",
+        "function",
+        "if",
+        "lambda",
+        "repeat",
+        "switch",
+        "try",
+        "while",
+        "with",
+    )
+)
+"""Structures of code, which checks count as calls; where a function explains as much, that is the cause."""
 LEAST = 3
 """Submissions below which a group is no question: it is quicker to look at each."""
 CLEAR = 0.2
@@ -153,7 +169,7 @@ def _best(left: Sequence[CriterionCase], kind: CauseKind, elsewhere: _Elsewhere)
         for cause in _causes(case, kind):
             counts[cause] += 1
     best, most = None, 0.0
-    for cause, count in sorted(counts.items()):
+    for cause, count in sorted(counts.items(), key=lambda one: (one[0].instead in STRUCTURES, one[0])):
         gain = count / len(left) - elsewhere.share(cause)
         if count >= LEAST and gain >= CLEAR and count * gain > most:
             best, most = cause, count * gain

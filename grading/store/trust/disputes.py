@@ -22,6 +22,7 @@ from grading.domain.evidence import Flag
 from grading.domain.messages import Message
 from grading.domain.report import CriterionGrade, Report
 from grading.domain.rubric import Criterion, Rubric
+from grading.domain.second_opinions import CriterionOpinion
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.similarity.answers import place_of
 from grading.similarity.rubric_names import AskedNames, asked_names
@@ -33,7 +34,10 @@ from grading.store.bulk import chunks
 from grading.store.grades import counts
 from grading.store.review import person_levels
 from grading.store.tables import Grade, RegradeRequest, Round, RubricVersion, Submission
+from grading.store.trust import second_opinions
 
+Opinions = Mapping[tuple[str, str], CriterionOpinion]
+"""By round and criterion."""
 FLAGS = ("disagreement", "unsupported")
 MOST_READ = 400
 """Submissions whose documents are read."""
@@ -48,6 +52,17 @@ class Graded:
     case: CriterionCase
     grade: CriterionGrade
     version_id: int
+
+
+@dataclass(frozen=True)
+class Others:
+    """Who said what of a criterion after it was graded."""
+
+    person: float | None
+    """The level by people, the mean of several."""
+    second: CriterionOpinion | None
+    asked: bool
+    """A student asked for a regrade."""
 
 
 class RubricOfRound:
@@ -79,7 +94,8 @@ class RubricOfRound:
 def load_cases(session: Session, assignment: tables.Assignment) -> tuple[CriterionCase, ...]:
     """A case for each criterion of each submission that counts and has a grade."""
     chosen = counts.student_submissions(assignment).subquery()
-    graded = list(_graded(session, chosen))
+    second = second_opinions.opinions_by_round(session, assignment.id)
+    graded = list(_graded(session, chosen, second))
     disputed = {one.case.work for one in graded if one.case.disputed}
     if not disputed:
         return tuple(one.case for one in graded)
@@ -100,7 +116,7 @@ def load_versions(session: Session, assignment: tables.Assignment, ids: set[int]
     return {row.id: RubricOfRound(row, assignment.language) for row in session.scalars(query)}
 
 
-def _graded(session: Session, chosen: Subquery) -> Iterator[Graded]:
+def _graded(session: Session, chosen: Subquery, second: Opinions) -> Iterator[Graded]:
     marks, changes = person_levels.load_marks(session, chosen), person_levels.load_changes(session, chosen)
     requests = _requests(session, chosen)
     query = (
@@ -121,29 +137,32 @@ def _graded(session: Session, chosen: Subquery) -> Iterator[Graded]:
         for grade in report.criteria:
             person = fmean(people[grade.criterion]) if grade.criterion in people else None
             asked = (row.id, grade.criterion) in requests
-            yield Graded(_case(row.id, report, grade, person, asked), grade, row.rubric_version_id)
+            opinion = second.get((row.round_id, grade.criterion))
+            case = _case(row.id, report, grade, Others(person, opinion, asked))
+            yield Graded(case, grade, row.rubric_version_id)
 
 
-def _case(
-    work: str, report: Report, grade: CriterionGrade, person: float | None, asked: bool
-) -> CriterionCase:
+def _case(work: str, report: Report, grade: CriterionGrade, others: Others) -> CriterionCase:
     proposed = judgement_of_model(report, grade)
     levels: dict[Side, float | None] = {
         "checks": level_of_checks(grade),
         "model": proposed.level if proposed else None,
-        "person": person,
+        "second": others.second.second if others.second else None,
+        "person": others.person,
     }
-    if asked:
+    if others.asked:
         levels["student"] = None
     known = tuple((side, level) for side, level in levels.items() if level is not None or side == "student")
     flags = [one for one in report.flags if one.code in FLAGS and one.params.get("title") == grade.title]
-    far = person is not None and grade.level is not None and abs(person - grade.level) > CLOSE
+    person, level = others.person, grade.level
+    far = person is not None and level is not None and abs(person - level) > CLOSE
+    doubted = others.second is not None and others.second.apart
     unsupported = {_unsupported(one) for one in flags if one.code == "unsupported"}
     return CriterionCase(
         work=work,
         criterion=grade.criterion,
         levels=known,
-        disputed=bool(flags) or far or asked,
+        disputed=bool(flags) or far or doubted or others.asked,
         faults=faults(grade.evidence) | unsupported,
     )
 

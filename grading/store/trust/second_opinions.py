@@ -297,6 +297,19 @@ def list_opinions(session: Session, assignment_id: int) -> list[CriterionOpinion
     return [CriterionOpinion.model_validate(one) for of in session.scalars(query) for one in of]
 
 
+def opinions_by_round(session: Session, assignment_id: int) -> dict[tuple[str, str], CriterionOpinion]:
+    """The second opinions on rounds of an assignment, by round and criterion."""
+    row = SecondOpinion
+    query = select(row.round_id, row.opinions).where(
+        row.assignment_id == assignment_id, row.state == OpinionState.DONE
+    )
+    return {
+        (round_id, one["criterion"]): CriterionOpinion.model_validate(one)
+        for round_id, opinions in session.execute(query.order_by(row.id))
+        for one in opinions
+    }
+
+
 def count_differing(session: Session, assignment_id: int, *, released: bool) -> int:
     """Grades of an assignment from which a second opinion is apart and that nobody has reviewed."""
     seen = Grade.released_at.is_not(None) if released else Grade.released_at.is_(None)

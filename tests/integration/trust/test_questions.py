@@ -11,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from grading.domain.rubric import Rubric
+from grading.domain.second_opinions import CriterionOpinion
 from grading.statistics.question_groups import Cause
 from grading.store import tables
 from grading.store.assignments import versions
@@ -80,6 +81,34 @@ def test_an_answer_becomes_a_note_and_an_equal_name_of_a_draft(school: School) -
     form |= {"submission": list(gap.group.works)}
     assert "/dry-runs/" in teacher.post(f"/assignments/{assignment}/dry-runs", data=form).location
     assert school.count(tables.DryRunRound) == gap.group.count
+
+
+def test_second_opinions_and_regrade_requests_are_disputes(tmp_path: Path) -> None:
+    school = School(tmp_path)
+    assignment = plant(school, 12, seed=3)
+    with school.store.write() as session:
+        rounds = session.query(tables.Round).join(tables.Submission).filter_by(assignment_id=assignment).all()
+        opinion = CriterionOpinion(criterion="think", title="t", highest=4, second=0, apart=True)
+        for n, one in enumerate(rounds[:6]):
+            about = {"round_id": one.id, "submission_id": one.submission_id}
+            if n % 2:
+                session.add(
+                    tables.SecondOpinion(
+                        **about, assignment_id=assignment, stage="feedback", state="done", apart=1,
+                        opinions=[opinion.model_dump(mode="json")], created_at=one.created_at,
+                    )
+                )  # fmt: skip
+            else:
+                of_student = {"student_id": one.student_id, "course_id": one.course_id}
+                session.add(
+                    tables.RegradeRequest(
+                        **about, **of_student, criterion="think", reason="r", created_at=one.created_at
+                    )
+                )
+    page = page_of(school.client("teacher"), assignment)
+    assert "6 submissions are rated differently, for no common cause." in page
+    assert "second opinion: level 0 of 4; 3 regrade requests" in page
+    school.close()
 
 
 def test_a_dismissed_question_can_be_opened_again(tmp_path: Path) -> None:
