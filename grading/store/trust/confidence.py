@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import exists, or_, select
 from sqlalchemy.orm import Session
 
+from grading.documents.language import guess_language
 from grading.domain.report import CriterionGrade, Report
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.statistics import confidence
@@ -143,16 +144,24 @@ def load_judged(session: Session, assignment_id: int, *, seen_by_people: bool = 
 
     `seen_by_people`: of those only that somebody marked, changed or reviewed.
     """
+    opinions = _second_levels(session, assignment_id)
     return [
         Judged(
             round_id=row.round_id,
             submission_id=row.submission_id,
             reviewer=row.reviewed_by if row.reviewed_at else None,
             grade=grade,
-            features=_features(report, grade, f"{assignment_id}:{grade.criterion}"),
+            features=_features(
+                report,
+                grade,
+                f"{assignment_id}:{grade.criterion}",
+                opinions.get((row.round_id, grade.criterion)),
+                other_language=other_language,
+            ),
         )
         for row in session.execute(_query(assignment_id, seen_by_people=seen_by_people))
         for report in (Report.model_validate(row.report),)
+        for other_language in (_in_other_language(report),)
         for grade in report.criteria
     ]
 
@@ -178,12 +187,34 @@ def _query(assignment_id: int, *, seen_by_people: bool) -> Any:
     return query.where(or_(marked, changed, grade.reviewed_at.is_not(None))) if seen_by_people else query
 
 
-def _features(report: Report, grade: CriterionGrade, criterion: str) -> Features:
+def _second_levels(session: Session, assignment_id: int) -> dict[tuple[str, str], int]:
+    """(round, criterion) -> the level of the second opinion."""
+    opinion = tables.SecondOpinion
+    query = select(opinion.round_id, opinion.opinions).where(opinion.assignment_id == assignment_id)
+    return {
+        (round_id, one["criterion"]): one["second"]
+        for round_id, opinions in session.execute(query)
+        for one in opinions or ()
+    }
+
+
+def _in_other_language(report: Report) -> bool:
+    """Whether what the models quote is in another language than what they say of it."""
+    quoted = guess_language("\n".join(q.text for grade in report.criteria for q in grade.quotes))
+    said = guess_language("\n".join(grade.reason for grade in report.criteria))
+    return None not in (quoted, said) and quoted != said
+
+
+def _features(
+    report: Report, grade: CriterionGrade, criterion: str, second: int | None, *, other_language: bool
+) -> Features:
     codes = {flag.code for flag in report.flags}
     return Features(
         doubt=None if grade.confidence is None else 1 - grade.confidence / 100,
         from_checks=_from_checks(report, grade),
+        from_second=_from_second(report, grade, second),
         unquoted=_unquoted(report),
+        other_language=other_language,
         shortened=any(code in codes for code in SHORTENED),
         longer=_longer(report, grade.stage),
         highest=grade.highest,
@@ -201,6 +232,12 @@ def _from_checks(report: Report, grade: CriterionGrade) -> float | None:
     if grade.basis == "checks and model" and grade.level is not None:  # the level is the mean of both
         return 2 * abs(grade.level - checks)
     return None
+
+
+def _from_second(report: Report, grade: CriterionGrade, second: int | None) -> float | None:
+    judgement = judgement_of_model(report, grade)
+    first = grade.level if judgement is None else judgement.level
+    return None if second is None or first is None else abs(first - second)
 
 
 def _unquoted(report: Report) -> float:

@@ -8,6 +8,7 @@ from grading.domain.evidence import Flag
 from grading.domain.jobs import Provenance, Tokens
 from grading.domain.report import Report
 from grading.store import tables
+from grading.store.database import now
 from grading.store.trust import confidence
 from tests.integration.grades.classroom import a_report, change, mark, round_of, student
 from tests.integration.webapp import School
@@ -48,6 +49,18 @@ def test_scores_follow_the_report_and_calibrations_never_change(school_url: str)
     assert set(before) == {(name, criterion) for name in (first, second) for criterion in ("load", "think")}
     assert before[first, "load"] < before[first, "think"]
     assert before[first, "load"] < before[second, "load"]  # quotes that nobody finds
+
+    with school.store.write() as session:
+        opinion = {"criterion": "think", "second": 1}
+        session.add(
+            tables.SecondOpinion(
+                round_id=first, stage="feedback", submission_id=one, assignment_id=school.assignment,
+                state="done", opinions=[opinion], apart=1, created_at=now(session),
+            )
+        )  # fmt: skip
+    apart = scores(school)
+    assert apart[first, "think"] > before[first, "think"]
+    before = apart
 
     empty = calibrate(school)
     assert (empty, scores(school)) == (calibrate(school), before)
