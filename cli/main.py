@@ -32,6 +32,7 @@ def sections() -> Sections:
             "submit": "cli.commands.submit:submit",
             "assignment": "cli.commands.admin:assignment",
             "replay": "cli.commands.data:replay",
+            "trust": "cli.commands.trust:trust",
         },
         "Machines": {
             "machines": "cli.commands.machines:machines",

@@ -11,7 +11,7 @@ from grading.statistics.agreement import Agreement, Between, agreement, between_
 from grading.statistics.distribution import Bin, Spread, bins, spread
 from grading.statistics.finding_groups import Group, grouped
 from grading.statistics.items import Item, item
-from grading.statistics.submission_data import Judged, PersonLevel, StageRun, Tested, Work, Works
+from grading.statistics.submission_data import BLIND, Judged, PersonLevel, StageRun, Tested, Work, Works
 
 MOST_GROUPS = 40
 MOST_TESTED = 40
@@ -190,9 +190,9 @@ def _criterion(found: Sequence[tuple[Judged, Work]], levels: Sequence[PersonLeve
         people=agreement(_pairs(levels)),
         accepted=sum(one.how == "accepted" for one in levels),
         changed=sum(one.how == "changed" for one in levels),
-        blind=agreement(_pairs(one for one in levels if one.how == "blind")),
+        blind=agreement(_pairs(one for one in levels if one.how in BLIND)),
         between=between_people(
-            (one.work, one.person, one.level) for one in levels if one.how in ("blind", "seen")
+            (one.work, one.person, one.level) for one in levels if one.how in (*BLIND, "seen")
         ),
     )
 

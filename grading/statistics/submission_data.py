@@ -7,9 +7,12 @@ from typing import Literal
 
 from grading.statistics.finding_groups import Remark
 
-Looked = Literal["blind", "seen", "changed", "accepted"]
-"""How a person came to a level: marked without having seen the grader's, marked having seen it, changed it,
-or reviewed the grade and left it as it was."""
+Looked = Literal["blind", "before", "seen", "changed", "accepted"]
+"""How a person came to a level: marked without having seen the grader's, marked before without Grader, marked
+having seen the level, changed it, or reviewed the grade and left it as it was."""
+
+BLIND: tuple[Looked, ...] = ("blind", "before")
+"""Of these, who gave the level did not know the grader's."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from grading.store.tables import (
     Grade,
     GuaranteeCandidate,
     GuaranteeMember,
+    HumanMark,
     IdempotencyKey,
     InboundWebhook,
     MailPreference,
@@ -48,10 +49,8 @@ from grading.store.tables import (
 EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 _OF_SUBMISSION: tuple[type[Any], ...] = (
-    Answer, Change, DryRunRound, Example, GoldenSubmission, MailPreference, Mark, RegradeRequest,
-    SecondOpinion, SeparateAnswer, ShadowRun, SubmissionMember,
-    Answer, Change, DryRunRound, Example, GuaranteeCandidate, GuaranteeMember, MailPreference, Mark,
-    RegradeRequest, SecondOpinion, SeparateAnswer, SubmissionMember,
+    Answer, Change, DryRunRound, Example, GoldenSubmission, GuaranteeCandidate, GuaranteeMember, HumanMark,
+    MailPreference, Mark, RegradeRequest, SecondOpinion, SeparateAnswer, ShadowRun, SubmissionMember,
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from grading.store.tables import (
     Extension,
     GatewayUse,
     GroupMember,
+    HumanMark,
     IdempotencyKey,
     Identity,
     MailPreference,
@@ -107,7 +108,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     for platform in known_platforms():
         for theirs in (*platform.personal, *platform.transient):
             counts += delete_rows(session, theirs, theirs.user_id == student.user_id)
-    for asked in (Extension, RegradeRequest):
+    for asked in (Extension, RegradeRequest, HumanMark):
         counts += delete_rows(session, asked, asked.student_id == student.user_id)
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]
     counts += delete_rows(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))

@@ -40,6 +40,7 @@ from grading.store.tables import (
     Grade,
     GroupMember,
     GuaranteeMember,
+    HumanMark,
     IdempotencyKey,
     Identity,
     InboundWebhook,
@@ -144,7 +145,7 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield Upload, _plain(_in(session, Upload, Upload.id, uploads))
     yield UploadFile, _plain(_in(session, UploadFile, UploadFile.upload_id, uploads))
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
-    for asked in (Extension, RegradeRequest):
+    for asked in (Extension, RegradeRequest, HumanMark):
         yield asked, _plain(_in(session, asked, asked.student_id, ids))
     for owned in (
         SubmissionFile,

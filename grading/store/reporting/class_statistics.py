@@ -16,6 +16,7 @@ from grading.scoring import changed
 from grading.statistics.finding_groups import Remark
 from grading.statistics.submission_data import (
     Judged,
+    PersonLevel,
     StageRun,
     Tested,
     Took,
@@ -25,6 +26,7 @@ from grading.statistics.submission_data import (
 from grading.store import tables
 from grading.store.grades import counts
 from grading.store.review import person_levels
+from grading.store.trust import human_marks
 
 MAX_REMARKS = 30
 MAX_CHARS = 200
@@ -43,21 +45,28 @@ def load_submissions(session: Session, assignment_id: int) -> Works:
     changes = person_levels.load_changes(session, chosen)
     rows = list(_works(session, chosen, changes))
     marks = person_levels.load_marks(session, chosen)
+    graded = {work.id: grader for work, _, (_, grader) in rows}
+    before = human_marks.load_levels(session, assignment_id, graded)
     return Works(
         students=session.scalar(
             select(func.count()).select_from(tables.Membership).where(_students_of(assignment_id))
         )
         or 0,
         works=tuple(work for work, _, _ in rows),
-        levels=tuple(
-            level
-            for work, reviewer, (round_id, grader) in rows
-            for level in person_levels.levels(
-                work.id, reviewer, grader, marks.get(round_id, ()), changes.get(round_id, ())
-            )
-        ),
+        levels=(*before, *_levels(rows, marks, changes)),
         runs=tuple(_runs(session, chosen)),
     )
+
+
+def _levels(
+    rows: Sequence[tuple[Work, int | None, tuple[str, dict[str, CriterionGrade]]]],
+    marks: Mapping[str, Sequence[tables.Mark]],
+    changes: Mapping[str, Sequence[Change]],
+) -> Iterator[PersonLevel]:
+    """The levels that people gave with Grader."""
+    for work, reviewer, (round_id, grader) in rows:
+        own = (marks.get(round_id, ()), changes.get(round_id, ()))
+        yield from person_levels.levels(work.id, reviewer, grader, *own)
 
 
 def _works_query(chosen: Subquery) -> Any:

@@ -26,6 +26,7 @@ from grading.store.tables.guarantees import (
     GuaranteeRelease,
     GuaranteeSample,
 )
+from grading.store.tables.human_marks import HumanMark, MarkImport
 from grading.store.tables.operations import (
     Audit,
     CachedExecution,
@@ -103,12 +104,14 @@ __all__ = [
     "GuaranteeMember",
     "GuaranteeRelease",
     "GuaranteeSample",
+    "HumanMark",
     "Id",
     "IdempotencyKey",
     "Identity",
     "InboundWebhook",
     "MailPreference",
     "Mark",
+    "MarkImport",
     "Membership",
     "OpenSession",
     "Outbox",

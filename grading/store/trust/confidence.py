@@ -21,15 +21,22 @@ from grading.domain.report import CriterionGrade, Report
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.statistics import confidence
 from grading.statistics.confidence import DEFAULT, Features, Labelled, Weights
-from grading.statistics.submission_data import Looked, PersonLevel
+from grading.statistics.submission_data import BLIND, Looked, PersonLevel
 from grading.store import tables
 from grading.store.database import now
 from grading.store.review import person_levels
 from grading.store.tables.assignments import SAMPLE
+from grading.store.trust import human_marks
 
 CHUNK_SIZE = 50
 """Reports in memory at a time."""
-TRUST_IN: Mapping[Looked, float] = {"blind": 1.0, "seen": 0.5, "changed": 0.5, "accepted": 0.25}
+TRUST_IN: Mapping[Looked, float] = {
+    "blind": 1.0,
+    "before": 1.0,
+    "seen": 0.5,
+    "changed": 0.5,
+    "accepted": 0.25,
+}
 """How much a person's level counts for the weights: who knows the model's level is drawn to it, and a level
 that was left as it was may not have been looked at."""
 SHORTENED = ("shortened", "answer_shortened")
@@ -107,7 +114,7 @@ def assignment_labels(session: Session, assignment_id: int) -> list[Labelled]:
             features=of.features,
             wrong=confidence.too_far(of.grade.level, one.level, of.grade.highest),
             weight=TRUST_IN[one.how] / len(levels),
-            blind=one.how == "blind",
+            blind=one.how in BLIND,
         )
         for key, levels in given.items()
         for of in (judged[key],)
@@ -132,6 +139,11 @@ def _levels(
         found = (marks.get(round_id, ()), changes.get(round_id, ()))
         for level in person_levels.levels(first.submission_id, first.reviewer, graded, *found):
             yield round_id, level
+    graded_by = {criteria[0].submission_id: criteria for criteria in by_round.values()}
+    grades = {name: {one.grade.criterion: one.grade for one in known} for name, known in graded_by.items()}
+    for level in human_marks.load_levels(session, assignment_id, grades):
+        if level.criterion in grades.get(level.work, {}):
+            yield graded_by[level.work][0].round_id, level
 
 
 def assignment_of(criterion: str) -> int:
@@ -184,7 +196,9 @@ def _query(assignment_id: int, *, seen_by_people: bool) -> Any:
     )
     marked = exists().where(tables.Mark.round_id == round_.id)
     changed = exists().where(tables.Change.round_id == round_.id)
-    return query.where(or_(marked, changed, grade.reviewed_at.is_not(None))) if seen_by_people else query
+    before = exists().where(tables.HumanMark.submission_id == submission.id)
+    seen = or_(marked, changed, before, grade.reviewed_at.is_not(None))
+    return query.where(seen) if seen_by_people else query
 
 
 def _second_levels(session: Session, assignment_id: int) -> dict[tuple[str, str], int]:

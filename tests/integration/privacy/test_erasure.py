@@ -60,6 +60,7 @@ PERSONAL = {
     "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
     "comparisons", "similar_pairs", "rubric_items", "gateway_use", "calibrations",
+    "mark_imports", "human_marks",
     "second_opinions", "stress_tests", "stress_variants", "questions",
     "golden_submissions", "model_trials", "parity_alarms", "shadow_runs",
     "stage_drains",
