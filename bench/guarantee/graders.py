@@ -102,7 +102,7 @@ def _unseen_drift(chance: Random, at: float) -> Judgement:
 
 
 def _adversarial(chance: Random, at: float) -> Judgement:
-    """2 % are made to be misjudged, and to look safest of all."""
+    """2 % are made to get wrong levels, and to look safest of all."""
     return (0.0, 1.0) if chance.random() < 0.02 else _right(_sharp(chance.random()))
 
 
@@ -118,7 +118,7 @@ GRADERS = (
     PlantedGrader("correlated opinion", "8 % wrong; a second model shares half of it", _opinion(0.08, 0.5)),
     PlantedGrader("overconfident", "as sharp, but says a third of the chance", _overconfident),
     PlantedGrader("drifted half way", "from the half on four times as many errors, unseen", _unseen_drift),
-    PlantedGrader("adversarial 2 %", "as sharp; 2 % are misjudged on purpose and look safest", _adversarial),
+    PlantedGrader("adversarial 2 %", "as sharp; 2 % are made to get wrong levels", _adversarial),
 )
 DRIFTING = PlantedGrader("drift", "as sharp; from the half on only hard work", _drifted)
 STEADY = GRADERS[0]

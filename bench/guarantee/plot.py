@@ -23,6 +23,7 @@ def curves(found: Mapping[int, Sequence[Simulated]], names: Sequence[str]) -> st
     )  # fmt: skip
     chart = pygal.XY(
         style=style, js=(), width=WIDE, height=HIGH, dots_size=3, pretty_print=True, no_prefix=True,
+        truncate_legend=40,
         title="Released, as a share of what an oracle could release", x_title="marks", range=(0, 100),
         xrange=(0, max(found)), x_labels=[0, *found], y_labels=range(0, 101, 20),
         disable_xml_declaration=True,
