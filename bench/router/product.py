@@ -28,7 +28,7 @@ from grading.config.settings import load
 from grading.documents import SubmittedFiles, UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.permissions import Actor
-from grading.domain.round_states import RoundState
+from grading.domain.round_states import RoundState, RunState
 from grading.domain.rubric import Criterion, Rubric
 from grading.domain.second_opinions import SecondOpinionPolicy
 from grading.domain.stages import SECOND_OPINION
@@ -39,7 +39,7 @@ from grading.store.assignments.versions import NewVersion
 from grading.store.reporting import operations
 from grading.store.submissions import intake
 from grading.store.submissions.intake import IncomingSubmission
-from grading.store.tables import Assignment, Round, SecondOpinion
+from grading.store.tables import Assignment, Round, Run, SecondOpinion
 from grading.store.trust import second_opinions
 from grading.store.trust.second_opinions import OpinionState
 
@@ -244,6 +244,15 @@ class Product:
             for row in rows
             if row.finished_at is not None and self.rounds[row.id] < len(self.plan.scenario.arrivals)
         ]
+
+    def opinion_runs(self) -> tuple[int, int]:
+        """How many were sent before the last submission was graded, and how many were given back."""
+        mine = (Run.stage == SECOND_OPINION,)
+        last = select(func.max(Round.finished_at)).where(Round.current).scalar_subquery()
+        with self.store.read() as session:
+            early = session.scalar(select(func.count()).where(*mine, Run.dispatched_at < last))
+            back = session.scalar(select(func.count()).where(*mine, Run.state == RunState.LOST))
+        return early or 0, back or 0
 
     def _count(self, *states: RoundState) -> int:
         with self.store.read() as session:

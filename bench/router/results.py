@@ -74,6 +74,10 @@ class Outcome:
     wall_s: float = 0.0
     opinions: Sequence[float] = ()
     """When each second opinion came."""
+    early: int = 0
+    """Runs of second opinions that were sent before the last submission was graded."""
+    given_back: int = 0
+    """Runs of second opinions that machines gave back as a run of grading came."""
 
     @property
     def makespan(self) -> float:
@@ -97,6 +101,8 @@ HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interac
 KNOWN = "× bound, changes known"
 """A column where something happens to machines."""
 GIVEN, GIVEN_AT = "second opinions", "the last one at s"
+EARLY, BACK = "sent before the last grade", "given back"
+OF_OPINIONS = (GIVEN, GIVEN_AT, EARLY, BACK)
 """Columns where there are second opinions."""
 
 
@@ -176,13 +182,19 @@ class ScenarioResult:
 def _opinions(outcome: Outcome) -> dict[str, Any]:
     if outcome.way != OPINIONS:
         return {}
-    return {GIVEN: len(outcome.opinions), GIVEN_AT: round(max(outcome.opinions, default=0.0))}
+    last = round(max(outcome.opinions, default=0.0))
+    return {
+        GIVEN: len(outcome.opinions),
+        GIVEN_AT: last,
+        EARLY: outcome.early,
+        BACK: outcome.given_back,
+    }
 
 
 def table(played: Sequence[ScenarioResult]) -> list[str]:
     """Lines of a Markdown table."""
     rows: list[Mapping[str, Any]] = [row for one in played for row in one.rows()]
-    heads = (*HEADS, *(head for head in (KNOWN, GIVEN, GIVEN_AT) if any(head in row for row in rows)))
+    heads = (*HEADS, *(head for head in (KNOWN, *OF_OPINIONS) if any(head in row for row in rows)))
     lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
     return [*lines, *(f"| {' | '.join(_cell(row.get(head)) for head in heads)} |" for row in rows)]
 

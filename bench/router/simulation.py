@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bench.router.cost_model import OWN, STAGES, Card, ClusterModel, Work
-from bench.router.emulator import Emulator, Refused, Request
+from bench.router.emulator import Emulator, Event, Refused, Request
 from grading.scheduling.cluster_view import Peer
 
 PRIORITIES = ("interactive", "batch")
@@ -350,7 +350,9 @@ class Simulation:
 
     def _advance(self, machine: Machine) -> None:
         for event in machine.emulator.advance(self.now):
-            if event.kind == "done":
+            if event.id not in machine.runs:
+                self._background(machine, event)
+            elif event.kind == "done":
                 run = machine.runs[event.id]
                 run.done = event.at
                 self.open -= 1
@@ -362,6 +364,9 @@ class Simulation:
             # who bound it is refused a connection, and asks another one
             self._plan(self.now + 1.0, "back", machine.bound.popleft())
         self._awake[machine.name] = None
+
+    def _background(self, machine: Machine, event: Event) -> None:
+        """What happened to a request that is none of grading."""
 
     def _lost(self, run: Run) -> None:
         """A dead machine's run: found by the sweeper once heartbeats are overdue."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from bench.router.cost_model import CLUSTER_MODELS
 from bench.router.lower_bound import bound_s
+from bench.router.opinions_simulation import OpinionsSimulation
 from bench.router.policies import BASELINES, BasePolicy, LearnedSpeeds, ProductPolicy
 from bench.router.scenarios import SCENARIOS, Scenario, backlog, named
 from bench.router.simulation import Run, Simulation
@@ -59,6 +60,8 @@ class Outcome:
     runs: Sequence[Run]
     decisions: int = 0
     decision_ms: float = 0.0
+    opinions: str = ""
+    """What came of second opinions."""
 
 
 def bound_of(scenario: Scenario) -> float:
@@ -67,9 +70,10 @@ def bound_of(scenario: Scenario) -> float:
     return bound_s(of.cards, of.slots, scenario.arrivals, of.changes, typical=of.works)
 
 
-def play(scenario: Scenario, policy: BasePolicy) -> Outcome:
-    """One simulation to its end."""
-    simulation = Simulation(scenario.setting, scenario.arrivals, policy)
+def play(scenario: Scenario, policy: BasePolicy, *, opinions: bool = False) -> Outcome:
+    """One simulation to its end, perhaps with second opinions on everything."""
+    kind = OpinionsSimulation if opinions else Simulation
+    simulation = kind(scenario.setting, scenario.arrivals, policy)
     simulation.finish()
     ends: dict[int, float] = {}
     for run in simulation.runs:
@@ -77,7 +81,7 @@ def play(scenario: Scenario, policy: BasePolicy) -> Outcome:
     times = list(ends.values())
     ours = policy if isinstance(policy, ProductPolicy) else None
     return Outcome(
-        policy=policy.name,
+        policy=f"{policy.name}, second opinions" if opinions else policy.name,
         makespan_s=max((run.done for run in simulation.runs), default=0.0),
         bound_s=bound_of(scenario),
         p50_s=quantile(times, 0.5),
@@ -88,6 +92,7 @@ def play(scenario: Scenario, policy: BasePolicy) -> Outcome:
         runs=simulation.runs,
         decisions=ours.decisions if ours else 0,
         decision_ms=1000 * ours.spent_s / max(1, ours.decisions) if ours else 0.0,
+        opinions=simulation.told() if isinstance(simulation, OpinionsSimulation) else "",
     )
 
 
@@ -107,6 +112,7 @@ def line(outcome: Outcome) -> str:
         f"{outcome.policy:26} {outcome.makespan_s:7.0f} {outcome.makespan_s / outcome.bound_s:6.3f} "
         f"{outcome.p50_s:7.0f} {outcome.p95_s:7.0f}  {did:36}"
         + (f" {outcome.decisions} × {outcome.decision_ms:.2f} ms" if outcome.decisions else "")
+        + (f" {outcome.opinions}" if outcome.opinions else "")
     )
 
 
@@ -120,6 +126,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--cluster-model", default="own", choices=list(CLUSTER_MODELS))
     parser.add_argument("--learned", action="store_true", help="speeds are learned, not known")
+    parser.add_argument("--second-opinions", action="store_true", help="ours also with second opinions")
     parser.add_argument("--release", default="any", choices=["any", "all", "everything"])
     return parser
 
@@ -134,14 +141,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             scenario = replace(scenario, setting=replace(scenario.setting, release=chosen.release))
             said = warm(scenario) if chosen.learned and not scenario.cold else {}
             print(f"{scenario.name}, seed {seed}, bound {bound_of(scenario):.0f} s")
-            for key in chosen.policies:
+            also = [
+                (key, True) for key in chosen.policies if key in PRODUCT_POLICIES and chosen.second_opinions
+            ]
+            for key, opinions in [*((key, False) for key in chosen.policies), *also]:
                 began = time.perf_counter()
                 policy = (
                     BASELINES[key]()
                     if key in BASELINES
                     else PRODUCT_POLICIES[key](oracle=not chosen.learned, said=said)
                 )
-                outcome = play(scenario, policy)
+                outcome = play(scenario, policy, opinions=opinions)
                 print(f"{line(outcome)} [{time.perf_counter() - began:.1f} s]", flush=True)
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from grading.config.settings import Retention
 from grading.domain.round_states import RoundState
+from grading.domain.second_opinions import PRIORITY
 from grading.store.bulk import delete_rows
 from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
@@ -145,7 +146,8 @@ def _open_rounds() -> ColumnElement[bool]:
     hidden = select(Grade.id).where(
         Grade.submission_id == Submission.id, Grade.round_id == Round.id, Grade.released_at.is_(None)
     )
-    under_way = Round.state.not_in(FINAL)
+    # a second opinion may wait for ever
+    under_way = Round.state.not_in(FINAL) & (Round.priority != PRIORITY)
     mine = Round.submission_id == Submission.id
     return select(Round.id).where(mine, or_(under_way, Round.current & hidden.exists())).exists()
 

@@ -7,12 +7,13 @@ grade it is about is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, literal, null, select, update
+from sqlalchemy import ColumnElement, delete, distinct, func, insert, literal, null, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.jobs import Judgement
@@ -312,12 +313,21 @@ def opinions_by_round(session: Session, assignment_id: int) -> dict[tuple[str, s
 
 def count_differing(session: Session, assignment_id: int, *, released: bool) -> int:
     """Grades of an assignment from which a second opinion is apart and that nobody has reviewed."""
+    return count_by_assignment(session, [assignment_id], released=released)[assignment_id]
+
+
+def count_by_assignment(
+    session: Session, assignment_ids: Collection[int], *, released: bool = True
+) -> Counter[int]:
+    """The same by assignment."""
+    row = SecondOpinion
     seen = Grade.released_at.is_not(None) if released else Grade.released_at.is_(None)
     query = (
-        select(func.count())
-        .select_from(Grade)
-        .join(Round, (Round.id == Grade.round_id) & Round.current)
-        .join(Submission, Submission.id == Grade.submission_id)
-        .where(Submission.assignment_id == assignment_id, seen, differs())
+        select(row.assignment_id, func.count(distinct(row.round_id)))
+        .join(Round, (Round.id == row.round_id) & Round.current)
+        .join(Grade, Grade.round_id == row.round_id)
+        .where(row.assignment_id.in_(assignment_ids), row.state == OpinionState.DONE, row.apart > 0)
+        .where(seen, Grade.reviewed_at.is_(None))
+        .group_by(row.assignment_id)
     )
-    return session.scalar(query) or 0
+    return Counter({assignment_id: count for assignment_id, count in session.execute(query)})  # noqa: C416

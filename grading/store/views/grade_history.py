@@ -120,7 +120,9 @@ def _gradings() -> Executable:
         )
         .join(tables.RubricVersion, tables.RubricVersion.id == tables.Round.rubric_version_id)
         .outerjoin(grade, grade.round_id == tables.Round.id)
-        .where(tables.Round.submission_id == bindparam("submission_id"), tables.Round.id.not_in(tried))
+        # second opinions have numbers below those of gradings
+        .where(tables.Round.submission_id == bindparam("submission_id"), tables.Round.number > 0)
+        .where(tables.Round.id.not_in(tried))
         .order_by(tables.Round.number.desc())
         .limit(MOST)
     )

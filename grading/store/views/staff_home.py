@@ -17,6 +17,7 @@ from grading.domain.round_states import IN_PROGRESS, RoundState
 from grading.store.change_tracking import AssignmentCache
 from grading.store.grades import counts
 from grading.store.tables import Assignment, Course, Grade, RegradeRequest, Round, Submission
+from grading.store.trust import second_opinions
 
 OPEN = (*IN_PROGRESS, RoundState.PARTIAL, RoundState.FAILED)
 
@@ -36,6 +37,8 @@ class AssignmentWork(Value):
     """Of those, held for review."""
     requests: int = 0
     """Open regrade requests."""
+    opinions: int = 0
+    """Released grades from which a second opinion differs, and that nobody has reviewed."""
     partial: int = 0
     failed: int = 0
     in_progress: int = 0
@@ -43,7 +46,8 @@ class AssignmentWork(Value):
     @property
     def quiet(self) -> bool:
         """Whether there is no open work."""
-        return not (self.to_review or self.requests or self.partial or self.failed or self.in_progress)
+        waits = (self.to_review, self.requests, self.opinions, self.partial, self.failed, self.in_progress)
+        return not any(waits)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class WorkCounts:
     to_review: int = 0
     held: int = 0
     requests: int = 0
+    opinions: int = 0
     partial: int = 0
     failed: int = 0
     in_progress: int = 0
@@ -81,6 +86,7 @@ def load_work(
             to_review=found[row.id].to_review,
             held=found[row.id].held,
             requests=found[row.id].requests,
+            opinions=found[row.id].opinions,
             partial=found[row.id].partial,
             failed=found[row.id].failed,
             in_progress=found[row.id].in_progress,
@@ -100,11 +106,13 @@ def _listed() -> Any:
 def _counted(session: Session, ids: Collection[int]) -> dict[int, WorkCounts]:
     review, held = _to_review(session, ids)
     states, requests = _states(session, ids), _requests(session, ids)
+    opinions = second_opinions.count_by_assignment(session, ids)
     return {
         one: WorkCounts(
             to_review=review[one],
             held=held[one],
             requests=requests[one],
+            opinions=opinions[one],
             partial=states[one, RoundState.PARTIAL],
             failed=states[one, RoundState.FAILED],
             in_progress=sum(states[one, state] for state in IN_PROGRESS),

@@ -23,6 +23,8 @@ from grading.store.database import now
 from grading.store.privacy.deletion import delete_submissions
 from grading.store.tables import Assignment, Grade, Round, RoundStage, Run, SecondOpinion
 from grading.store.trust import second_opinions
+from grading.store.views import grade_history
+from grading.store.views.submission import load_view
 from tests.support.aging import Played, played
 from tests.support.factories import add_assignment, result, submit
 from workers.server import record
@@ -158,6 +160,9 @@ def test_each_stage_is_judged_by_another_family_in_another_order(cluster: Cluste
         found = second_opinions.load_opinions(session, round_id)
         grade = session.scalars(select(Grade)).one()
         assert len(session.scalars(select(Round).where(Round.current)).all()) == 1
+        submission = session.get_one(Round, round_id).submission_id
+        assert [one.number for one in grade_history.list_gradings(session, submission)] == [1]
+        assert not load_view(session, submission).regraded
     assert {name: (model, one.first, one.second, one.apart) for name, (model, one) in found.items()} == {
         "code": ("gemma3:27b", 2, 2, True),  # the checks give 4
         "reflection": ("qwen3:30b", 2, 2, False),

@@ -83,3 +83,11 @@ def test_homes_come_from_speeds_where_machines_are_others() -> None:
     assert homes(Setting(cluster_model=CLUSTER_MODELS["one-mac"])) == {**sparks, "mac-studio-1": "analysis"}
     mac = CLUSTER_MODELS["one-mac"].cards["mac-studio-1"]
     assert job_s(mac, OWN.works["analysis"], 16) < job_s(mac, OWN.works["feedback"], 16)
+
+
+def test_second_opinions_come_after_grading_and_take_nothing_from_it() -> None:
+    scenario = backlog(3, 4, seed=1)
+    alone = play(scenario, ProductPolicy(oracle=True))
+    beside = play(scenario, ProductPolicy(oracle=True), opinions=True)
+    assert [run.done for run in beside.runs] == [run.done for run in alone.runs]
+    assert beside.opinions.startswith("6 second opinions until ")
