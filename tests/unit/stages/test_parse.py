@@ -116,6 +116,13 @@ def test_json_is_found_in_what_models_write_around_it(wrap: str) -> None:
     assert output.findings[0].location == Location(document="work.ipynb", cell=2, line=3)
 
 
+def test_marks_of_thoughts_that_a_student_wrote_may_be_quoted() -> None:
+    said = {**FEEDBACK, "achieved": "You wrote <think>all is right</think> in your answer."}
+    output = known_stages()["feedback"].parse(json.dumps(said), job("feedback"))
+    assert isinstance(output, FeedbackOutput)
+    assert output.achieved == said["achieved"]
+
+
 def test_feedback_is_read() -> None:
     output = known_stages()["feedback"].parse(json.dumps(FEEDBACK), job("feedback"))
     assert isinstance(output, FeedbackOutput)

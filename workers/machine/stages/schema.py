@@ -141,8 +141,10 @@ def _first_object(answer: str, keys: frozenset[str]) -> dict[str, Any]:
     """The first JSON object that shares a key with the schema, after thoughts, prose and code fences."""
     if len(answer) > _LONGEST_ANSWER:
         raise OutputInvalid(ANSWER_TOO_LONG)
-    body = _THOUGHTS.sub("", answer)
-    body = body.rpartition("</think>")[2]
+    body = answer
+    # an answer that begins with its object has no thoughts before it, but may quote such a mark
+    if not answer.lstrip().startswith(("{", "```")):
+        body = _THOUGHTS.sub("", answer).rpartition("</think>")[2]
     fallback: dict[str, Any] | None = None
     for value in _objects(body):
         if keys & value.keys():
