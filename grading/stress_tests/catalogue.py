@@ -93,9 +93,8 @@ def make(
         if changed is None:
             return None
         made = changed
-    if made == set_apart(documents, setting.starter) and not planned.parts[0].startswith(UNCHANGED):
-        return None
-    return tuple(_as_submitted(one) for one in made)
+    found, before = (tuple(map(_as_submitted, one)) for one in (made, documents))
+    return None if found == before and planned.family != UNCHANGED else found
 
 
 def _as_submitted(document: Document) -> Document:

@@ -138,8 +138,11 @@ def _free_names(documents: Documents, setting: Setting) -> list[str]:
             if cell.kind != "code" or grammar_of(language) not in ("python", "r"):
                 foreign.update(WORD.findall(cell.source) if cell.kind == "code" else ())
                 continue
-            everywhere.update(_words_outside_comments(cell.source, language))
+            code = _without_comments(cell.source, language)
+            everywhere.update(WORD.findall(code))
             foreign |= _arguments(cell.source, language)
+            # a comment may speak of a name, or mean the word
+            foreign |= _words_of_comments(cell.source, language)
             for token in tokens_of(cell.source, language).tokens:
                 if token.scope == COLUMN:
                     foreign.add(token.text)
@@ -164,11 +167,16 @@ def _kept_words(documents: Documents, setting: Setting) -> set[str]:
     return {word for text in texts for word in WORD.findall(text)}
 
 
-def _words_outside_comments(source: str, language: str) -> Iterator[str]:
+def _without_comments(source: str, language: str) -> str:
     data = source.encode()
     for node in reversed(_comment_nodes(source, language)):
         data = data[: node.start_byte] + b" " + data[node.end_byte :]
-    yield from WORD.findall(data.decode("utf-8", "replace"))
+    return data.decode("utf-8", "replace")
+
+
+def _words_of_comments(source: str, language: str) -> set[str]:
+    texts = ((node.text or b"").decode("utf-8", "replace") for node in _comment_nodes(source, language))
+    return {word for text in texts for word in WORD.findall(text)}
 
 
 def _arguments(source: str, language: str) -> set[str]:

@@ -1,0 +1,1 @@
+"""Tests of variants for stress tests."""
