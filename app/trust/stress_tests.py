@@ -27,6 +27,8 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("stress_tests", __name__)
 CHANGE = "assignment.change"
+MUST_FALL = ("removed", "wrong value")
+"""Lines of variants that must cost points."""
 PAGE = f"/assignments/{ANY}/trust/stress-test"
 
 
@@ -110,14 +112,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Finding:
-    """A criterion whose released grades some variants move, and what helps."""
+    """What helps, and the criteria for which it does: those whose released grades some variants move."""
 
-    title: str
-    variants: tuple[tuple[str, str], ...]
-    """Title of the kind, and the worst change."""
     remedy: str
     check: bool
-    """A check helps; else holding its grades does."""
+    """A check helps; else holding grades does."""
+    criteria: tuple[tuple[str, str], ...]
+    """Title of a criterion, and the kinds of variants with the worst change of each."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,11 @@ def _table(outcome: Outcome) -> Table:
     criteria = {one.id: one for one in outcome.rubric.criteria}
     rows = [row for row in row_titles() if any(row == key for key, _ in found.cells)]
     ids = [TOTAL, *criteria]
-    must_fall = ("removed", "wrong value")
     lines = {row: Line(row_titles()[row], tuple(found.cells.get((row, one)) for one in ids)) for row in rows}
     verdicts = {row: {cell.verdict for cell in lines[row].cells if cell is not None} for row in rows}
     groups = (
-        (_("Must not change points"), tuple(lines[row] for row in rows if row not in must_fall)),
-        (_("Must lower points"), tuple(lines[row] for row in rows if row in must_fall)),
+        (_("Must not change points"), tuple(lines[row] for row in rows if row not in MUST_FALL)),
+        (_("Must lower points"), tuple(lines[row] for row in rows if row in MUST_FALL)),
     )
     return Table(
         columns=(_("All points"), *(one.title for one in criteria.values())),
@@ -163,35 +163,41 @@ def _table(outcome: Outcome) -> Table:
 
 
 def _findings(outcome: Outcome, criteria: Mapping[str, Criterion]) -> tuple[Finding, ...]:
-    moved: dict[str, list[str]] = defaultdict(list)
+    titles, moved = row_titles(), defaultdict[str, list[str]](list)
     for row, criterion in outcome.assessment.where("moved"):
         moved[criterion].append(row)
-    found = []
+    found = defaultdict[tuple[str, bool], list[tuple[str, str]]](list)
     for criterion in (*criteria, TOTAL):
         if rows := moved.get(criterion):
-            cells = [(row_titles()[row], outcome.assessment.cells[row, criterion]) for row in rows]
             one = criteria.get(criterion)
-            remedy, check = _remedy(one, rows)
-            worst = tuple((title, percent(cell.worst)) for title, cell in cells)
-            found.append(Finding(one.title if one else _("All points"), worst, remedy, check))
-    return tuple(found)
+            cells = [(titles[row], row, outcome.assessment.cells[row, criterion]) for row in rows]
+            said = "; ".join(f"{title} ({_change(row, cell)})" for title, row, cell in cells)
+            found[_remedy(one, rows)].append((one.title if one else _("All points"), said))
+    return tuple(Finding(remedy, check, tuple(some)) for (remedy, check), some in found.items())
+
+
+def _change(row: str, cell: Cell) -> str:
+    """The worst change in words; of variants that must cost points, how many cost none."""
+    if row in MUST_FALL:
+        return _("no points lost in %(count)s of %(all)s", count=cell.moved, all=cell.tested)
+    return _("up to %(change)s", change=percent(cell.worst))
 
 
 def _remedy(criterion: Criterion | None, rows: list[str]) -> tuple[str, bool]:
     """What helps, and whether it is a check."""
     if criterion is not None and not criterion.checks:
         return _(
-            "No check looks at this criterion, so the model alone decides. Give it a check: then a level "
-            "that differs from it is held for review."
+            "No check looks at these criteria, so the model alone decides. Give them checks: then a level "
+            "that differs from them is held for review."
         ), True
-    if any(row in ("removed", "wrong value") or row.startswith("outputs.") for row in rows):
+    if any(row in MUST_FALL or row.startswith("outputs.") for row in rows):
         return _(
-            "Its checks read what the submission shows, not what it does. Add a check that runs the work: "
-            "a test, or outputs made by the server."
+            "The checks of these criteria read what a submission shows, not what it does. Add checks that "
+            "run the work: tests, or outputs made by the server."
         ), True
     return _(
-        "Its checks do not notice this. Add one that looks at what the criterion asks for, or release its "
-        "grades only after review."
+        "The checks of these criteria do not notice this. Add some that look at what the criteria ask for, "
+        "or release grades only after review."
     ), False
 
 
@@ -238,7 +244,7 @@ def row_titles() -> dict[str, str]:
         "outputs.claims": _("Outputs that claim success"),
         "outputs.copied": _("Outputs copied from the solution"),
         **{
-            f"instructions.{kind}": f"{_('Instructions to the model')}, {where}"
+            f"instructions.{kind}": _("Instructions to the model, %(where)s", where=where)
             for kind, where in instructions.items()
         },
         "recombined": _("The worst, combined"),
