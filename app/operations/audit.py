@@ -194,6 +194,7 @@ SENTENCES: Mapping[str, str] = {
     "stress_test.cancel": N_("%(who)s cancelled a stress test for %(what)s."),
     "assignment.import": N_("%(who)s imported a version of %(what)s."),
     "assignment.release": N_("%(who)s changed how grades of %(what)s are released."),
+    "assignment.second_opinion": N_("%(who)s changed which submissions of %(what)s get a second opinion."),
     "course.create": N_("%(who)s created the course %(what)s."),
     "course.change": N_("%(who)s changed the settings of %(what)s."),
     "roster.import": N_("%(who)s changed the roster of %(what)s."),
