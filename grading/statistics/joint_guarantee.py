@@ -4,9 +4,9 @@ A submission is released as a whole, so the guarantee must hold for the levels r
 criterion: what is proven of every criterion's own set does not hold for their intersection. Therefore all
 criteria are tested along one order, that of the highest chance of a wrong level in a submission. A part from
 the front is released where the limits of its draw (`grading.statistics.release_guarantee`) hold for each
-criterion. To release wrongly, the limits must fail for a criterion with too many wrong levels; the chance of
-that is at most the risk of the draw, whichever criterion it is, so no risk is shared between criteria (an
-intersection-union test). As each criterion has at most the allowed share of wrong levels, all together have.
+criterion. One criterion may have too many wrong levels in one part, and another in a longer one: either may
+be released wrongly. Therefore the criteria share the risk of a draw (`Target.statements`), and the statement
+holds for all of them at once. As each has at most the allowed share of wrong levels, all together have.
 
 Submissions of the part that are not released unread (a person found a level wrong, or did not mark it yet, or
 it left the class) are not counted among those that are: the limit must be allowed for fewer.
@@ -96,12 +96,21 @@ def next_joint_sample(
     works: Iterable[Work], target: Target, how_many: int, seed: int, draws: Sequence[Draw] = ()
 ) -> Draw:
     """The submissions to mark next, as `next_sample` plans it for submissions with any level wrong."""
-    return next_sample(_items(works, target, draws), target, how_many, seed, draws)
+    listed = list(works)
+    shared = shared_target(target, listed)
+    return next_sample(_items(listed, shared, draws), shared, how_many, seed, draws)
 
 
 def joint_gain(works: Iterable[Work], target: Target, more: int, draws: Sequence[Draw] = ()) -> Gain:
     """What so many more marked submissions would bring, in a further draw."""
-    return gain(_items(works, target, draws), target, more, draws)
+    listed = list(works)
+    shared = shared_target(target, listed)
+    return gain(_items(listed, shared, draws), shared, more, draws)
+
+
+def shared_target(target: Target, works: Iterable[Work]) -> Target:
+    """The target with a statement for each criterion of these submissions."""
+    return replace(target, statements=max(1, len({name for work in works for name in work.wrong})))
 
 
 def _items(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> list[Item]:

@@ -59,6 +59,8 @@ class Target:
 
     share: float = 0.05
     confidence: float = 0.95
+    statements: int = 1
+    """So many statements hold together with this confidence, such as one a criterion: they share the risk."""
 
     def allowed(self, size: int) -> int:
         """How many of so many released levels may be wrong."""
@@ -66,8 +68,8 @@ class Target:
         return size * share.numerator // share.denominator
 
     def risk(self, tries: int) -> Fraction:
-        """How likely the try after so many others may be wrong."""
-        return (1 - _exact(self.confidence)) * FIRST_TRY * (1 - FIRST_TRY) ** tries
+        """How likely one statement of the try after so many others may be wrong."""
+        return (1 - _exact(self.confidence)) * FIRST_TRY * (1 - FIRST_TRY) ** tries / self.statements
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -48,7 +49,7 @@ def as_works(
 def test_each_criterion_keeps_the_target(rates: tuple[float, ...]) -> None:
     """In classes near the target, where a false proof is most likely; scores say a little."""
     chance, failures, classes, count, marks = Random(7), 0, 100, 80, 25
-    rule = limits(count, marks, 2, TARGET.risk(0))
+    rule = limits(count, marks, 2, replace(TARGET, statements=len(NAMES)).risk(0))
     for _number in range(classes):
         truth = works(count, chance, rates)
         scores = {
@@ -89,6 +90,14 @@ def test_a_clean_sample_releases_all_and_a_wrong_one_stays_behind() -> None:
     after = joint_guarantee(plain(60, {wrong: "two"}, marked), Target(0.2, 0.8), [draw])
     assert wrong not in after.released
     assert (after.criteria["one"].found_wrong, after.criteria["two"].found_wrong) == (0, 1)
+
+
+def test_criteria_share_the_risk_of_a_draw() -> None:
+    """Each may have too many wrong levels in a part of its own, and a draw must not miss any of them."""
+    alone = [replace(one, scores={"one": 0.02}, wrong={"one": None}) for one in plain(60)]
+    one, two = next_joint_sample(alone, Target(), 30, 1), next_joint_sample(plain(60), Target(), 30, 1)
+    assert one.limits == limits(len(one.candidates), 30, len(one.limits), Target().risk(0))
+    assert two.limits == limits(len(two.candidates), 30, len(two.limits), Target().risk(0) / 2)
 
 
 def test_what_is_not_marked_or_gone_counts_as_wrong() -> None:
