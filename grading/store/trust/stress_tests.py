@@ -26,6 +26,7 @@ from grading.statistics.stress_test import TOTAL, UNCHANGED, Assessment, Expecta
 from grading.store import periodic_tasks, tables
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
+from grading.store.blobs import store_blobs
 from grading.store.bulk import chunks
 from grading.store.database import now
 from grading.store.experiments import dry_runs
@@ -258,12 +259,37 @@ def _add_submissions(
         for at, one in enumerate(documents)
     ]  # fmt: skip
     session.execute(insert(tables.Submission), rows)
-    files = select(tables.SubmissionFile.path, tables.SubmissionFile.sha256, tables.SubmissionFile.size)
-    beside = session.execute(files.where(tables.SubmissionFile.submission_id == source_id)).all()
-    copies = [{"submission_id": row["id"], **file._mapping} for row in rows for file in beside]
+    files = _files(session, source_id, documents)
+    copies = [
+        {"submission_id": row["id"], **file} for row, some in zip(rows, files, strict=True) for file in some
+    ]
     if copies:
         session.execute(insert(tables.SubmissionFile), copies)
     return [str(row["id"]) for row in rows]
+
+
+def _files(session: Session, source_id: str, variants: Sequence[Any]) -> list[list[dict[str, Any]]]:
+    """What lies beside each variant when it is run: data of the source, and the variant's own scripts."""
+    read = session.get_one(tables.Submission, source_id).documents
+    file = tables.SubmissionFile
+    query = select(file.path, file.sha256, file.size).where(file.submission_id == source_id)
+    beside = [dict(row._mapping) for row in session.execute(query)]
+    data = [row for row in beside if row["path"] not in {one["path"] for one in read}]
+    scripts = [
+        [(one["path"], str(one["cells"][0]["source"]).encode("utf-8", "replace")) for one in documents]
+        for documents in (
+            [one for one in variant if one["kind"] == "script" and len(one["cells"]) == 1]
+            for variant in variants
+        )
+    ]
+    stored = iter(store_blobs(session, [content for some in scripts for _, content in some]))
+    return [
+        [
+            *data,
+            *({"path": path[:400], "sha256": next(stored), "size": len(content)} for path, content in some),
+        ]
+        for some in scripts
+    ]
 
 
 def collect(session: Session, stress_test_id: str) -> tuple[list[str], int]:

@@ -16,12 +16,14 @@ from grading.domain.rubric import Criterion, Rubric
 from grading.store import schema, tables
 from grading.store.accounts import users
 from grading.store.assignments import versions
+from grading.store.blobs import load_blob
 from grading.store.privacy import erasure
 from grading.store.tables import StressVariant, Submission
 from grading.store.tables.assignments import SAMPLE
 from grading.store.trust import stress_tests
 from grading.store.views import submission_lists
 from grading.store.views.submission_lists import Filters
+from grading.stress_tests import catalogue
 from tests.support.aging import Fresh, Played, played
 from tests.support.factories import add_assignment, submit
 from tests.support.gullible import Biased, Flattered
@@ -104,12 +106,22 @@ def samples(system: Played) -> int:
         return session.scalar(query) or 0
 
 
-def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(system: Played) -> None:
+def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(
+    system: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stress_tests, "WORST", 3)
+    monkeypatch.setattr(catalogue, "MOST_INSTRUCTIONS", 3)
     assignment, stress_test_id, actor = begun(system, "s1")
     with system.store.write() as session, pytest.raises(Conflict):
         stress_tests.start(session, versions.load_assignment(session, assignment), actor)
     do_chores(system.server)
-    assert samples(system) > 20
+    assert samples(system) > 15
+    with system.store.read() as session:
+        long = select(StressVariant.variant_id).where(StressVariant.key == "length.code")
+        files = select(tables.SubmissionFile).where(tables.SubmissionFile.submission_id.in_(long))
+        (file,) = session.scalars(files)
+        # what lies beside the work when it is run is the variant's, too
+        assert load_blob(session, file.sha256).count(b"#") > WORK.count("#")
     with system.store.read() as session:
         listed = submission_lists.list_submissions(session, Filters())
         assert len(listed.items) == 1
@@ -120,7 +132,7 @@ def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(system: Played) 
         (test,) = stress_tests.list_tests(session, assignment)
         generations = set(session.scalars(select(StressVariant.generation)))
     assert (test.generation, test.finished, outcome.failed) == (3, True, 0)
-    assert generations == {0, 1, 2, 3}
+    assert {0, 1, 2} <= generations
     moved = {row for row, _ in outcome.assessment.where("moved")}
     assert {"praise.prose", "praise.comment", "recombined"} <= moved
     assert not {"names", "layout.loose", "keywords.solution"} & moved
