@@ -195,6 +195,8 @@ SENTENCES: Mapping[str, str] = {
     "assignment.import": N_("%(who)s imported a version of %(what)s."),
     "assignment.release": N_("%(who)s changed how grades of %(what)s are released."),
     "assignment.second_opinion": N_("%(who)s changed which submissions of %(what)s get a second opinion."),
+    "golden.choose": N_("%(who)s chose the golden submissions of %(what)s."),
+    "marks.import": N_("%(who)s imported marks for %(what)s."),
     "course.create": N_("%(who)s created the course %(what)s."),
     "course.change": N_("%(who)s changed the settings of %(what)s."),
     "roster.import": N_("%(who)s changed the roster of %(what)s."),
@@ -227,6 +229,9 @@ SENTENCES: Mapping[str, str] = {
     "outbox.replay": N_("%(who)s resent failed messages."),
     "machine.drain": N_("%(who)s drained %(what)s."),
     "machine.undrain": N_("%(who)s resumed %(what)s."),
+    "machine.drain_stage": N_("%(who)s drained a stage of %(what)s."),
+    "machine.undrain_stage": N_("%(who)s resumed a stage of %(what)s."),
+    "machine.parity": N_("%(who)s found that %(what)s rates golden submissions differently."),
     "database.backup": N_("%(who)s backed up the database."),
     "database.restore": N_("%(who)s restored the database from a backup."),
 }
