@@ -6,12 +6,13 @@ other.
 
 from __future__ import annotations
 
-from app.trust import confidence, guarantee, questions, second_opinions, stress_tests
+from app.trust import confidence, guarantee, model_trials, parity, questions, second_opinions, stress_tests
 from app.web.i18n import later as N_
 from app.web.menus import Menu, NavigationEntry
 
 blueprints = (
     guarantee.pages, confidence.pages, second_opinions.pages, questions.pages, stress_tests.pages,
+    model_trials.pages, parity.pages,
 )  # fmt: skip
 navigation = (
     NavigationEntry(
@@ -31,4 +32,8 @@ navigation = (
         Menu.TRUST, 60, "stress_tests.show", N_("Stress test"), "trust.see", below=("stress_tests",),
     ),
     NavigationEntry(Menu.TRUST, 40, "questions.listing", N_("Questions"), "trust.see", below=("questions",)),
+    NavigationEntry(
+        Menu.TRUST, 50, "model_trials.listing", N_("New model"), "trust.see", below=("model_trials",),
+    ),
+    NavigationEntry(Menu.TRUST, 70, "parity.show", N_("Machines"), "trust.see", below=("parity",)),
 )  # fmt: skip

@@ -333,3 +333,48 @@ def _sentence(one: Finding) -> Message:
 def reasons(alarm: ParityAlarm) -> list[Message]:
     """Why an alarm was raised, a sentence each."""
     return [Message.model_validate(one) for one in alarm.why]
+
+
+@dataclass(frozen=True)
+class NightOfMachine:
+    """What one machine did of one stage in a night."""
+
+    night: date
+    machine: str
+    stage: str
+    total: int
+    ended: int
+    failed: int
+    compared: bool
+    alarm: bool
+
+
+def list_nights(session: Session, assignment_id: int, most: int = 3) -> list[NightOfMachine]:
+    """The last nights of an assignment, the newest first."""
+    mine = (ShadowRun.assignment_id == assignment_id, ShadowRun.night.is_not(None))
+    last = select(ShadowRun.night).where(*mine).distinct().order_by(ShadowRun.night.desc()).limit(most)
+    nights = list(session.scalars(last))
+    state = ShadowRun.state
+    query = (
+        select(
+            ShadowRun.night,
+            ShadowRun.machine,
+            ShadowRun.stage,
+            func.count(),
+            func.count().filter(state.in_((DONE, FAILED))),
+            func.count().filter(state == FAILED),
+            func.count().filter(ShadowRun.judged),
+        )
+        .where(*mine, ShadowRun.night.in_(nights))
+        .group_by(ShadowRun.night, ShadowRun.machine, ShadowRun.stage)
+        .order_by(ShadowRun.night.desc(), ShadowRun.machine, ShadowRun.stage)
+    )
+    alarms = select(ParityAlarm).where(ParityAlarm.assignment_id == assignment_id)
+    raised = {(one.night, one.machine, one.stage) for one in session.scalars(alarms)}
+    return [
+        NightOfMachine(
+            night, machine, stage, total, ended, failed, judged == total, (night, machine, stage) in raised
+        )
+        for night, machine, stage, total, ended, failed, judged in session.execute(query)
+        if night is not None
+    ]

@@ -51,6 +51,7 @@ NO_IDS = {
     "key": "test:none",
     "plot": "scores",
     "machine": "dgx-spark-1",
+    "stage": "analysis",
     "path": "data/a.csv",
     "file_path": "work.ipynb",
     "document": 0,
@@ -203,7 +204,10 @@ def _things(
         stress_test = tables.StressTest(
             assignment_id=assignment, rubric_version_id=version.id, by=by, seed=1, created_at=moment
         )
-        session.add_all([change, mark, example, request, comment, dry, sent, stress_test])
+        trial = tables.ModelTrial(
+            assignment_id=assignment, stage="analysis", engine="r", model="r", by=by, created_at=moment
+        )
+        session.add_all([change, mark, example, request, comment, dry, sent, stress_test, trial])
         session.add_all(
             [
                 tables.SubmissionMember(submission_id=submission, user_id=mate),
@@ -241,6 +245,7 @@ def _things(
             "comment_id": comment.id,
             "dry_run_id": dry.id,
             "stress_test_id": stress_test.id,
+            "trial_id": trial.id,
             "delivery_id": sent.id,
             "group_id": str(group["group_id"]),
         }

@@ -1,0 +1,137 @@
+"""A model on trial: a sample of marked submissions, its levels beside people's, the page and the decision."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from sqlalchemy import select, update
+
+from app.trust.model_trials import machines_to_change
+from grading.domain.jobs import Judgement, Provenance
+from grading.domain.permissions import Actor
+from grading.domain.shadow_runs import ShadowOutcome
+from grading.domain.stages import AnalysisOutput
+from grading.store.tables import Audit, ModelTrial, Round, ShadowRun
+from grading.store.trust import model_trials, parity, shadow_runs
+from grading.store.trust.model_trials import Wanted
+from tests.integration.grades.classroom import a_report, mark, student
+from tests.integration.webapp import School, form_token
+
+RULES = "rules\trules\t"
+
+
+def marked_class(school: School, size: int = 24) -> list[str]:
+    """People and the model of now differ by one level now and then; documents are still there."""
+    how = Provenance(machine="m", engine="ollama", model="now")
+    made = []
+    for n in range(size):
+        student(school, f"s{n}")
+        submission, level = school.submit(f"s{n}"), n % 5
+        now = max(0, level - (n % 2))
+        output = AnalysisOutput(judgements=(Judgement(criterion="load", level=now),))
+        school.grade(submission, a_report(now, 3, analysis=output, stages={"analysis": how}), released=True)
+        mark(school, submission, "load", level)
+        made.append(submission)
+    with school.store.write() as session:
+        session.execute(update(Round).values(prepared={"documents": [], "hidden_evidence": {}}))
+    return made
+
+
+def answer(school: School, **other: object) -> int:
+    """An idle machine does all that waits: it grades as people did. How many."""
+    with school.store.write() as session:
+        runs = shadow_runs.next_for(session, "m1", [("rules", "rules")], 100)
+        shadow_runs.mark_sent(session, runs, "m1", "q", 60)
+        marked = model_trials.list_marked(session, school.assignment, "analysis")
+        people = {one.submission_id: round(one.levels["load"][0]) for one in marked}
+        told = {
+            run.id: ShadowOutcome.model_validate(
+                {"ok": True, "levels": {"load": people.get(run.submission_id, 2)}, "seconds": 2.0, **other}
+            )
+            for run in runs
+        }
+        return shadow_runs.record(session, "q", told)
+
+
+def test_a_model_is_tried_beside_people(school_url: str) -> None:
+    school = School(school_url)
+    marked_class(school)
+    teacher, grader = school.client("teacher"), school.client("grader")
+    url = f"/assignments/{school.assignment}/trust/models"
+    form = {"csrf_token": form_token(teacher, url), "stage": "analysis", "model": RULES, "size": "20"}
+    assert "rules (rules): dgx-spark-1" in teacher.get(url).text
+    assert teacher.post(url, data={**form, "model": "x"}, follow_redirects=True).text.count("Choose a stage")
+    started = teacher.post(url, data=form)
+    assert started.status_code == 303
+    page = started.headers["Location"]
+    assert "0 of 20 submissions graded" in teacher.get(page).text
+
+    assert answer(school, confidence={"load": 80}, flags=("shortened",)) == 20
+    shown = grader.get(page).text
+    assert "It agrees better with people than the model in use." in shown
+    assert "20 of 20 submissions graded" in shown
+    assert "The proof for releasing unread ends:" in shown
+    assert "Switch to this model" not in shown  # for instructors
+
+    decision = {"csrf_token": form_token(teacher, page), "decision": "switched"}
+    after = teacher.post(page, data=decision, follow_redirects=True).text
+    assert "Decided to switch." in after
+    assert "was decided already" in teacher.post(page, data=decision, follow_redirects=True).text
+    with school.store.read() as session:
+        trial = session.scalars(select(ModelTrial)).one()
+        trial.model = "another"
+        assert machines_to_change(school.services.config.machines, trial) == ["dgx-spark-1"]
+        session.rollback()
+        told = session.scalars(select(Audit.action).where(Audit.action.like("model_trial%"))).all()
+    assert sorted(told) == ["model_trial.decide", "model_trial.start"]
+
+
+def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(school_url: str) -> None:
+    school = School(school_url)
+    marked_class(school, 20)
+    actor = Actor(school.users["teacher"], administrator=True)
+    with school.store.write() as session:
+        wanted = Wanted("analysis", "rules", "rules", size=5)
+        trial = model_trials.start_trial(session, school.assignment, wanted, actor)
+    with school.store.read() as session:
+        chosen = set(session.scalars(select(ShadowRun.submission_id)))
+        marked = model_trials.list_marked(session, school.assignment, "analysis")
+    assert sorted(one.share for one in marked if one.submission_id in chosen) == [0, 1, 2, 3, 4]
+    with school.store.write() as session:
+        model_trials.decide(session, trial, "refused", actor)
+        assert shadow_runs.count_states(session) == {}
+        assert session.get_one(ModelTrial, trial).decision == "refused"
+
+
+def test_golden_submissions_are_proposed_chosen_and_shown(school_url: str) -> None:
+    school = School(school_url)
+    marked_class(school, 24)
+    teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/trust/machines"
+    shown = teacher.get(url).text
+    assert "nothing is compared yet" in shown
+    assert shown.count(" checked") == parity.GOLDEN
+    with school.store.read() as session:
+        proposed = parity.propose(parity.list_candidates(session, school.assignment))
+    form = {"csrf_token": form_token(teacher, url)}
+    few = teacher.post(url, data={**form, "submission": proposed[:2]}, follow_redirects=True).text
+    assert "Choose at least 5" in few
+    assert "10 golden submissions." in teacher.post(
+        url, data={**form, "submission": proposed}, follow_redirects=True
+    ).text  # fmt: skip
+    with school.store.write() as session:
+        night = date(2026, 11, 27)
+        assert parity.assignments_due(session, night) == [school.assignment]
+        count = parity.plan_night(session, school.assignment, night, {"m1": ["analysis"], "m2": ["feedback"]})
+        assert count == 2 * 10 * parity.REPEATS
+        assert parity.assignments_due(session, night) == []
+    assert "waits for idle machines" in teacher.get(url).text
+    while answer(school):
+        pass
+    with school.store.write() as session:
+        (judged,) = parity.judge(session)
+        assert (judged.machines, judged.findings) == (("m1",), ())
+        assert parity.settle(session, judged, lambda _stage: {"m1"}) == []
+    assert "Yes, as far as the golden submissions show." in teacher.get(url).text
+    teacher.post(url, data=form)
+    with school.store.read() as session:
+        assert parity.golden_ids(session, school.assignment) == []
