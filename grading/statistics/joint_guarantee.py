@@ -3,10 +3,11 @@
 A submission is released as a whole, so the guarantee must hold for the levels released together, for each
 criterion: what is proven of every criterion's own set does not hold for their intersection. Therefore all
 criteria are tested along one order, that of the highest chance of a wrong level in a submission. A part from
-the front is released where the limits of its draw (`grading.statistics.release_guarantee`) hold for each
-criterion. One criterion may have too many wrong levels in one part, and another in a longer one: either may
-be released wrongly. Therefore the criteria share the risk of a draw (`Target.statements`), and the statement
-holds for all of them at once. As each has at most the allowed share of wrong levels, all together have.
+the front is released where the limits of its draw hold for each criterion.
+No risk is shared between criteria, however many there are; the limits are wider than those of
+`grading.statistics.release_guarantee` where some are found wrong, as the criterion that has too many wrong
+ones may be another one in each part (`joint_limits`). As each criterion has at most the allowed share of
+wrong levels, all together have.
 
 Submissions of the part that are not released unread (a person found a level wrong, or did not mark it yet, or
 it left the class) are not counted among those that are: the limit must be allowed for fewer.
@@ -14,10 +15,24 @@ it left the class) are not counted among those that are: the limit must be allow
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import comb
 
-from grading.statistics.release_guarantee import Draw, Gain, Item, Reason, Target, gain, next_sample
+from grading.statistics.release_guarantee import (
+    Draw,
+    Gain,
+    Item,
+    Reason,
+    Rule,
+    Target,
+    gain,
+    limits,
+    next_sample,
+)
 
 NO_LIMIT = Draw((), frozenset(), (), (0,))
 """A try that was made and says nothing about these submissions."""
@@ -97,20 +112,41 @@ def next_joint_sample(
 ) -> Draw:
     """The submissions to mark next, as `next_sample` plans it for submissions with any level wrong."""
     listed = list(works)
-    shared = shared_target(target, listed)
-    return next_sample(_items(listed, shared, draws), shared, how_many, seed, draws)
+    return next_sample(_items(listed, target, draws), target, how_many, seed, draws, _rule(listed))
 
 
 def joint_gain(works: Iterable[Work], target: Target, more: int, draws: Sequence[Draw] = ()) -> Gain:
     """What so many more marked submissions would bring, in a further draw."""
     listed = list(works)
-    shared = shared_target(target, listed)
-    return gain(_items(listed, shared, draws), shared, more, draws)
+    return gain(_items(listed, target, draws), target, more, draws, _rule(listed))
 
 
-def shared_target(target: Target, works: Iterable[Work]) -> Target:
-    """The target with a statement for each criterion of these submissions."""
-    return replace(target, statements=max(1, len({name for work in works for name in work.wrong})))
+def _rule(works: Iterable[Work]) -> Rule:
+    """One criterion alone has narrower limits."""
+    return joint_limits if len({name for work in works for name in work.wrong}) > 1 else limits
+
+
+@lru_cache(maxsize=8_192)
+def joint_limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, ...]:
+    """As `limits`, for any number of criteria at once: each k takes an equal part of the risk by itself.
+
+    Let a part have at most k found wrong in each criterion, and in one of them more than
+    a = `joint_limits(...)[k]` wrong and unread. Then it has the first a + 1 wrong levels of the criterion
+    that comes to so many first in the order, and at most k of them are in the sample. Which levels these are
+    does not depend on the sample, so the chance is hypergeometric.
+    """
+    counts = min(counts, marks + 1)
+    return tuple(
+        bisect_left(range(unread), True, key=partial(_ruled_out, unread, marks, k, risk / counts))
+        for k in range(counts)
+    )
+
+
+def _ruled_out(unread: int, marks: int, found: int, risk: Fraction, limit: int) -> bool:
+    """Whether one wrong level more than the limit is unlikely enough with so few in the sample."""
+    wrong = limit + 1
+    samples = sum(comb(wrong, one) * comb(unread - wrong, marks - one) for one in range(found + 1))
+    return samples <= risk * comb(unread, marks)
 
 
 def _items(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> list[Item]:

@@ -20,7 +20,7 @@ second in 4/5 of what is left, and so on.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -59,8 +59,6 @@ class Target:
 
     share: float = 0.05
     confidence: float = 0.95
-    statements: int = 1
-    """So many statements hold together with this confidence, such as one a criterion: they share the risk."""
 
     def allowed(self, size: int) -> int:
         """How many of so many released levels may be wrong."""
@@ -68,8 +66,8 @@ class Target:
         return size * share.numerator // share.denominator
 
     def risk(self, tries: int) -> Fraction:
-        """How likely one statement of the try after so many others may be wrong."""
-        return (1 - _exact(self.confidence)) * FIRST_TRY * (1 - FIRST_TRY) ** tries / self.statements
+        """How likely the try after so many others may be wrong."""
+        return (1 - _exact(self.confidence)) * FIRST_TRY * (1 - FIRST_TRY) ** tries
 
 
 @dataclass(frozen=True)
@@ -139,66 +137,6 @@ class Gain:
     """As many, if none of the sample is wrong."""
 
 
-def guarantee(items: Iterable[Item], target: Target, draws: Sequence[Draw] = ()) -> Guarantee:
-    """What the draws prove with what is marked of them by now.
-
-    `draws` are all that were made for these levels, in order, also those that proved nothing. Marks outside
-    the draws are taken into account by the next draw. Scores are read for `threshold` only.
-    """
-    by_key = {item.key: item for item in items}
-    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
-    if not found:
-        return Guarantee(target, (), frozenset(), None, 0, 0, 0, 0, 0, (), None, Reason.NOTHING_DRAWN, 0)
-    # the last of equal ones, as it says what is to be marked now
-    return max(reversed(found), key=lambda one: len(one.released))
-
-
-def next_sample(
-    items: Iterable[Item], target: Target, how_many: int, seed: int, draws: Sequence[Draw] = ()
-) -> Draw:
-    """The levels to mark next: a simple random sample of the candidates that is expected to prove most.
-
-    What is proven by now comes first among the candidates, so that what is proven next includes it.
-    `seed` should be unpredictable, and be stored with the draw.
-    """
-    ordered, proven = _ordered(items, target, draws)
-    known = frozenset(item.key for item in ordered if item.wrong is not None)
-    plan = _plan(ordered, len(proven.released), target, how_many, len(draws))
-    candidates = tuple(item.key for item in ordered[: plan.size])
-    unread = [key for key in candidates if key not in known]
-    keys = Random(seed).sample(unread, plan.marks)
-    return Draw(candidates, known & set(candidates), tuple(keys), plan.limits)
-
-
-def gain(items: Iterable[Item], target: Target, more: int, draws: Sequence[Draw] = ()) -> Gain:
-    """What so many more marks would bring, in a further draw."""
-    ordered, proven = _ordered(items, target, draws)
-    plan = _plan(ordered, len(proven.released), target, more, len(draws))
-    now = len(proven.unread)
-    provable = plan.limits[0] <= target.allowed(plan.size)
-    most = sum(item.wrong is None for item in ordered[: plan.size]) - plan.marks if provable else 0
-    return Gain(plan.marks, max(plan.expected, now), max(most, now))
-
-
-def fewest_marks(size: int, target: Target) -> int | None:
-    """The smallest useful sample of a class of this size: without a wrong one it proves as many unread.
-
-    Nothing where no sample does, as the class is too small for the target.
-    """
-    risk = target.risk(0)
-    further = int(1 / _exact(target.share)) + 1  # one more may be wrong; far larger parts need more marks
-    for marks in range(1, size // 2 + 1):
-        for part in range(2 * marks, min(size, 2 * marks + further) + 1):
-            if _none_found(part, marks, target.allowed(part) + 1) <= risk:
-                return marks
-    return None
-
-
-def _none_found(size: int, marks: int, wrong: int) -> Fraction:
-    """The chance that a sample has none of so many wrong ones."""
-    return Fraction(comb(size - wrong, marks), comb(size, marks)) if wrong <= size else Fraction(0)
-
-
 @lru_cache(maxsize=8_192)
 def limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, ...]:
     """How many unread wrong ones are not ruled out when few are found: the value at k is for k found.
@@ -233,6 +171,77 @@ def _samples_reaching(unread: int, marks: int, walks: int, read: int, left: int)
     """
     rest = unread - left - read
     return walks * comb(rest, marks - read) if rest >= 0 else 0
+
+
+Rule = Callable[[int, int, int, Fraction], tuple[int, ...]]
+"""How limits are computed: `limits`, or others for the same arguments."""
+
+
+def guarantee(items: Iterable[Item], target: Target, draws: Sequence[Draw] = ()) -> Guarantee:
+    """What the draws prove with what is marked of them by now.
+
+    `draws` are all that were made for these levels, in order, also those that proved nothing. Marks outside
+    the draws are taken into account by the next draw. Scores are read for `threshold` only.
+    """
+    by_key = {item.key: item for item in items}
+    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
+    if not found:
+        return Guarantee(target, (), frozenset(), None, 0, 0, 0, 0, 0, (), None, Reason.NOTHING_DRAWN, 0)
+    # the last of equal ones, as it says what is to be marked now
+    return max(reversed(found), key=lambda one: len(one.released))
+
+
+def next_sample(
+    items: Iterable[Item],
+    target: Target,
+    how_many: int,
+    seed: int,
+    draws: Sequence[Draw] = (),
+    rule: Rule = limits,
+) -> Draw:
+    """The levels to mark next: a simple random sample of the candidates that is expected to prove most.
+
+    What is proven by now comes first among the candidates, so that what is proven next includes it.
+    `seed` should be unpredictable, and be stored with the draw.
+    """
+    ordered, proven = _ordered(items, target, draws)
+    known = frozenset(item.key for item in ordered if item.wrong is not None)
+    plan = _plan(ordered, len(proven.released), target, how_many, len(draws), rule)
+    candidates = tuple(item.key for item in ordered[: plan.size])
+    unread = [key for key in candidates if key not in known]
+    keys = Random(seed).sample(unread, plan.marks)
+    return Draw(candidates, known & set(candidates), tuple(keys), plan.limits)
+
+
+def gain(
+    items: Iterable[Item], target: Target, more: int, draws: Sequence[Draw] = (), rule: Rule = limits
+) -> Gain:
+    """What so many more marks would bring, in a further draw."""
+    ordered, proven = _ordered(items, target, draws)
+    plan = _plan(ordered, len(proven.released), target, more, len(draws), rule)
+    now = len(proven.unread)
+    provable = plan.limits[0] <= target.allowed(plan.size)
+    most = sum(item.wrong is None for item in ordered[: plan.size]) - plan.marks if provable else 0
+    return Gain(plan.marks, max(plan.expected, now), max(most, now))
+
+
+def fewest_marks(size: int, target: Target) -> int | None:
+    """The smallest useful sample of a class of this size: without a wrong one it proves as many unread.
+
+    Nothing where no sample does, as the class is too small for the target.
+    """
+    risk = target.risk(0)
+    further = int(1 / _exact(target.share)) + 1  # one more may be wrong; far larger parts need more marks
+    for marks in range(1, size // 2 + 1):
+        for part in range(2 * marks, min(size, 2 * marks + further) + 1):
+            if _none_found(part, marks, target.allowed(part) + 1) <= risk:
+                return marks
+    return None
+
+
+def _none_found(size: int, marks: int, wrong: int) -> Fraction:
+    """The chance that a sample has none of so many wrong ones."""
+    return Fraction(comb(size - wrong, marks), comb(size, marks)) if wrong <= size else Fraction(0)
 
 
 def _proven(items: Mapping[str, Item], target: Target, draw: Draw, tries: int) -> Guarantee:
@@ -302,7 +311,7 @@ class _Plan:
     expected: float
 
 
-def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int) -> _Plan:
+def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int, rule: Rule) -> _Plan:
     """The size of the candidates, `least` or more, and the limits that are expected to prove most."""
     unread = [0, *accumulate(int(item.wrong is None) for item in ordered)]
     wrong = [0.0, *accumulate(_predicted(item) for item in ordered)]
@@ -313,13 +322,13 @@ def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries
         if best is not None and (size < least or sample < min(marks, unread[-1])):
             break
         for counts in COUNTS:
-            rule = limits(unread[size], sample, counts, target.risk(tries))
-            if best is not None and rule[0] > target.allowed(size):
+            found = rule(unread[size], sample, counts, target.risk(tries))
+            if best is not None and found[0] > target.allowed(size):
                 break
             density = sample / unread[size] if sample else 0.0
-            expected = _expected(unread[: size + 1], wrong[: size + 1], density, rule, target)
+            expected = _expected(unread[: size + 1], wrong[: size + 1], density, found, target)
             if best is None or expected > best.expected:
-                best = _Plan(size, sample, rule, expected)
+                best = _Plan(size, sample, found, expected)
     assert best is not None  # all of them are always compared
     return best
 
@@ -330,7 +339,7 @@ def _predicted(item: Item) -> float:
 
 
 def _expected(
-    unread: Sequence[int], wrong: Sequence[float], density: float, rule: Sequence[int], target: Target
+    unread: Sequence[int], wrong: Sequence[float], density: float, limit: Sequence[int], target: Target
 ) -> float:
     """Mean number released unread, if levels are wrong as predicted, independently of each other.
 
@@ -338,14 +347,14 @@ def _expected(
     From the end of the candidates to the front, for each number found wrong before: the mean of what
     is released beyond this place, and the chance that nothing is.
     """
-    counts = len(rule)
+    counts = len(limit)
     mean, nothing = [0.0] * (counts + 1), [1.0] * (counts + 1)
     place = len(unread) - 1
     stride = -(-place // PLACES)
     while place > 0:
         allowed = target.allowed(place)
         for k in range(counts):
-            if rule[k] > allowed:
+            if limit[k] > allowed:
                 break
             mean[k] += (1 - density) * unread[place] * nothing[k]
             nothing[k] = 0.0

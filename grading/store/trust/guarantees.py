@@ -19,13 +19,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.statistics.joint_guarantee import (
-    JointGuarantee,
-    Work,
-    joint_gain,
-    joint_guarantee,
-    shared_target,
-)
+from grading.statistics.joint_guarantee import JointGuarantee, Work, joint_gain, joint_guarantee
 from grading.statistics.release_guarantee import Draw, Gain, Reason, fewest_marks
 from grading.store.assignments.versions import find_published
 from grading.store.audit import write_audit
@@ -184,17 +178,16 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
     published = find_published(session, assignment)
     version = published.id if published else 0
     drawable = [one for one in graded.values() if _is_drawable(one, version)]
-    unmarked = _unmarked(session, assignment, drawable)
     row = release_samples.find_open(session, assignment.id)
     wanted = release_samples.wanted_of(row) if row else Wanted()
     plain = Proof(
         graded=len(graded),
         drawable=len(drawable),
-        fewest=fewest_marks(len(drawable), shared_target(wanted.target, unmarked)),
+        fewest=fewest_marks(len(drawable), wanted.target),
         releases=tuple(_releases(session, assignment, graded)),
     )
     if row is None:
-        return replace(plain, gains=_gains(unmarked, wanted, ()))
+        return replace(plain, gains=_gains(_unmarked(session, assignment, drawable), wanted, ()))
     sample = release_samples.load_sample(session, row)
     by_person = _graded_by_people(session, assignment, sample)
     taken_back = list_reasons(session, assignment, row, graded)

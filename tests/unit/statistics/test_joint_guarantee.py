@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from grading.statistics.joint_guarantee import (
     Work,
     joint_gain,
     joint_guarantee,
+    joint_limits,
     next_joint_sample,
 )
 from grading.statistics.release_guarantee import Draw, Reason, Target, limits
@@ -49,7 +51,7 @@ def as_works(
 def test_each_criterion_keeps_the_target(rates: tuple[float, ...]) -> None:
     """In classes near the target, where a false proof is most likely; scores say a little."""
     chance, failures, classes, count, marks = Random(7), 0, 100, 80, 25
-    rule = limits(count, marks, 2, replace(TARGET, statements=len(NAMES)).risk(0))
+    rule = joint_limits(count, marks, 2, TARGET.risk(0))
     for _number in range(classes):
         truth = works(count, chance, rates)
         scores = {
@@ -63,6 +65,37 @@ def test_each_criterion_keeps_the_target(rates: tuple[float, ...]) -> None:
         failures += any(one > TARGET.share * len(released) for one in shares)
     risk = float(TARGET.risk(0))
     assert failures <= risk * classes + 2 * (risk * classes) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("size", "marks", "counts", "risk"), [(6, 3, 2, "0.5"), (6, 2, 3, "0.4"), (6, 4, 1, "0.3")]
+)
+def test_every_sample_of_every_small_class_with_two_criteria(
+    size: int, marks: int, counts: int, risk: str
+) -> None:
+    """No two sets of wrong levels break a limit in any part, for more of the samples than the risk allows."""
+    limit = joint_limits(size, marks, counts, Fraction(risk))
+    ends = [(1 << end) - 1 for end in range(1, size + 1)]
+    drawn = [sum(1 << at for at in sample) for sample in combinations(range(size), marks)]
+    worst = 0
+    for one, other in combinations(range(1 << size), 2):
+        broken = 0
+        for sample in drawn:
+            for part in ends:
+                found = max((one & part & sample).bit_count(), (other & part & sample).bit_count())
+                unread = max((one & part & ~sample).bit_count(), (other & part & ~sample).bit_count())
+                if found < len(limit) and unread > limit[found]:
+                    broken += 1
+                    break
+        worst = max(worst, broken)
+    assert 0 < Fraction(worst, len(drawn)) <= Fraction(risk)
+
+
+def test_no_count_costs_more_for_more_criteria_but_those_found_wrong() -> None:
+    risk = Fraction("0.04")
+    assert joint_limits(400, 100, 1, risk) == limits(400, 100, 1, risk)
+    wide, narrow = joint_limits(240, 100, 4, risk), limits(240, 100, 4, risk)
+    assert all(one >= other for one, other in zip(wide, narrow, strict=True))
 
 
 def plain(
@@ -90,14 +123,6 @@ def test_a_clean_sample_releases_all_and_a_wrong_one_stays_behind() -> None:
     after = joint_guarantee(plain(60, {wrong: "two"}, marked), Target(0.2, 0.8), [draw])
     assert wrong not in after.released
     assert (after.criteria["one"].found_wrong, after.criteria["two"].found_wrong) == (0, 1)
-
-
-def test_criteria_share_the_risk_of_a_draw() -> None:
-    """Each may have too many wrong levels in a part of its own, and a draw must not miss any of them."""
-    alone = [replace(one, scores={"one": 0.02}, wrong={"one": None}) for one in plain(60)]
-    one, two = next_joint_sample(alone, Target(), 30, 1), next_joint_sample(plain(60), Target(), 30, 1)
-    assert one.limits == limits(len(one.candidates), 30, len(one.limits), Target().risk(0))
-    assert two.limits == limits(len(two.candidates), 30, len(two.limits), Target().risk(0) / 2)
 
 
 def test_what_is_not_marked_or_gone_counts_as_wrong() -> None:
