@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.web import auth, grade_view_audit, page_cache, parsing
+from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -202,6 +203,7 @@ def _page(session: Session, assignment: tables.Assignment, problem: str = "", ty
         found=_found(session, assignment.id, facts, page, chosen),
         held=facts.held,
         measured=facts.measured,
+        people=load_ceiling(session, assignment.course_id, assignment.id) if facts.measured else (),
         uses=facts.uses,
         names=example_usage.student_names(session, sorted(linked)) if linked else {},
         problem=problem,

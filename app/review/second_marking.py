@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.review import detail, views, worklist
 from app.web import auth, parsing
+from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -31,11 +32,13 @@ def listing(assignment_id: int) -> str:
         assignment = views.of_class(session, actor, assignment_id, "mark.give")
         line = submission_lists.assignment_line(assignment, assignment.course)
         found = _drawn(session, assignment, actor)
+        people = load_ceiling(session, assignment.course_id, assignment.id)
     following = next((one.id for one in found if not one.marked), None)
     return render_template(
         "review/second_marking_list.html",
         assignment=line,
         found=found,
+        people=people,
         following=following,
         draw=_draw(),
         seed=secrets.token_hex(4),

@@ -116,12 +116,16 @@ def people(figures: Overview) -> Plot:
                       "manual levels are higher."),
         head=(_("Criterion"), _("Levels by people"), _("Mean difference"), _("From"), _("To"),
               _("Mean difference"), _("Within half a level"), _("Weighted kappa"), _("Unchanged"),
-              _("Changed"), _("Blind levels"), _("Kappa, blind levels"), _("Pairs of people"),
-              _("Within half a level, people"), _("Kappa between people")),
+              _("Changed"), _("Blind levels"), _("Kappa, blind levels"), _("From"), _("To"),
+              _("Pairs of people"), _("Within half a level, people"), _("Kappa between people"), _("From"),
+              _("To"), _("Alpha between people"), _("From"), _("To")),
         rows=tuple(
             (one.title, one.people.n, one.people.difference, *(one.people.interval or (None, None)),
              one.people.absolute, one.people.close, one.people.kappa, one.accepted, one.changed, one.blind.n,
-             one.blind.kappa, one.between.pairs.n, one.between.pairs.close, one.between.pairs.kappa)
+             one.blind.kappa, *(one.blind.kappa_interval or (None, None)), one.between.pairs.n,
+             one.between.pairs.close, one.between.pairs.kappa,
+             *(one.between.pairs.kappa_interval or (None, None)), one.between.alpha,
+             *(one.between.alpha_interval or (None, None)))
             for one in figures.criteria
         ),
         series=_series([_difference(one) for one in known_ones]),

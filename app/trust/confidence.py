@@ -11,6 +11,7 @@ from app.trust.staff import for_staff
 from app.web import auth, charts, page_cache
 from app.web.assignment_pages import ANY
 from app.web.charts import Mark, Plot, Series
+from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.statistics.agreement import FEWEST
@@ -47,9 +48,10 @@ def show(assignment_id: int) -> str:
         found = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(found, found.course)
         made = page_cache.of_course("confidence", session, found.course_id, _made)
+        people = load_ceiling(session, found.course_id, found.id)
     shown = made.course if whole else made.of(assignment_id)
     return render_template(
-        "trust/confidence.html", assignment=line, whole=whole, found=shown, course=made.course,
+        "trust/confidence.html", assignment=line, whole=whole, found=shown, course=made.course, people=people,
         plot_of=diagram(shown.score), fewest=FEWEST, **charts.DRAWING,
     )  # fmt: skip
 

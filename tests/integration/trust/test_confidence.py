@@ -98,5 +98,7 @@ def test_the_page_says_how_far_chances_can_be_believed(tmp_path: Path) -> None:
     assert "people found 100 % of 10 right" in page  # the blind ones
     assert "The model's own confidence" in page
     assert "people found" in teacher.get(f"{address}?of=course").text
+    for shown in (address, f"/assignments/{school.assignment}/second-marking"):
+        assert "so nobody can say how far people agree" in teacher.get(shown).text
     assert teacher.get(f"/assignments/{school.elsewhere}/trust/confidence").status_code == 404
     school.close()

@@ -272,3 +272,49 @@ def test_groups_do_not_depend_on_the_order_and_lose_nothing(titles: list[str], c
 def test_words_keep_what_turns_a_sentence_round() -> None:
     assert words_of("The plots are plotted with plotting") == {"plot"}
     assert words_of("used with labels") != words_of("used without labels")
+
+
+PUBLISHED = """
+1 2 3 3 2 1 4 1 2 . . .
+1 2 3 3 2 2 4 1 2 5 . 3
+. 3 3 3 2 3 4 2 2 5 1 .
+1 2 3 3 2 4 4 1 2 5 1 .
+"""
+"""Krippendorff's own example (2011): four people, twelve works, missing marks; alpha of intervals 0.849."""
+
+
+def test_krippendorffs_alpha_is_the_published_one() -> None:
+    rows = [line.split() for line in PUBLISHED.split("\n") if line]
+    marks = [
+        (f"{work}", person, float(level))
+        for person, row in enumerate(rows)
+        for work, level in enumerate(row)
+        if level != "."
+    ]
+    found = between_people(marks)
+    assert found.alpha == pytest.approx(0.84911, abs=0.00001)  # irrCAC's, with a standard error of 0.129
+    assert found.alpha_interval == (pytest.approx(0.849 - t_quantile(0.975, 10) * 0.129, abs=0.04), 1.0)
+    assert (found.people, found.works) == (4, 11)
+    # works that one person marked, and people who agree on one level, say nothing
+    assert between_people([("a", 1, 2.0), ("b", 1, 3.0)]).alpha is None
+    assert between_people([("a", 1, 2.0), ("a", 2, 2.0)]).alpha is None
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    chance = random.Random(4)
+    held = {"kappa": 0, "alpha": 0, "mean": 0}
+    # two noisy people: the truth is the variance of the work as a share of all (an intraclass correlation)
+    truth = 1.5 / (1.5 + 0.5)
+    for _ in range(200):
+        works = [chance.gauss(0, 1.5**0.5) for _ in range(50)]
+        given = [(one + chance.gauss(0, 0.5**0.5), one + chance.gauss(0, 0.5**0.5)) for one in works]
+        marks = [(f"{n}", who, level) for n, two in enumerate(given) for who, level in enumerate(two)]
+        found = between_people(marks)
+        for name, interval in (
+            ("kappa", agreement(given).kappa_interval),
+            ("alpha", found.alpha_interval),
+            ("mean", found.pairs.kappa_interval),
+        ):
+            assert interval is not None
+            held[name] += interval[0] <= truth <= interval[1]
+    assert all(180 <= count <= 198 for count in held.values()), held
