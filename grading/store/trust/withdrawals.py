@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from grading.statistics.score_drift import score_drift
 from grading.store.assignments.versions import find_published
-from grading.store.tables import Assignment, GuaranteeSample
+from grading.store.tables import Assignment, GuaranteeDraw, GuaranteeMember, GuaranteeSample
+from grading.store.trust import confidence
 from grading.store.trust.grading_ground import GradedSubmission, Origin
 
 Cause = Literal["rubric", "engine", "model", "weights", "prompt", "drift"]
@@ -61,6 +64,36 @@ def _reasons(
         if one.graded_at > sample.at:
             for origin in one.origins - known:
                 yield _changed(origin, known, one.graded_at)
+    yield from _drift(session, sample, graded)
+
+
+def _drift(
+    session: Session, sample: GuaranteeSample, graded: Mapping[str, GradedSubmission]
+) -> Iterator[TakenBack]:
+    """Whether scores of later submissions are other ones than those that the sample was drawn of."""
+    member, first = GuaranteeMember, GuaranteeDraw
+    query = select(member.submission_id, member.scores).where(member.sample_id == sample.id)
+    before = {row.submission_id: max(row.scores.values(), default=0.0) for row in session.execute(query)}
+    later = sorted(
+        (
+            one
+            for one in graded.values()
+            # held and partial grades were not among the candidates either
+            if one.submission_id not in before
+            and one.graded_at > sample.at
+            and one.whole
+            and one.state not in ("held", "partial")
+        ),
+        key=lambda one: (one.graded_at, one.submission_id),
+    )
+    if not later:
+        return
+    known = confidence.scores(session, sample.assignment_id, sample.calibration_id)
+    scores = [max(known[one.round_id, name] for name in one.levels) for one in later]
+    seed = select(first.seed).where(first.sample_id == sample.id, first.number == 1)
+    found = score_drift(list(before.values()), scores, seed=session.scalar(seed) or 0)
+    if found.alarm:
+        yield TakenBack("drift", later[found.seen - 1].graded_at)
 
 
 def _changed(origin: Origin, known: frozenset[Origin], at: datetime) -> TakenBack:

@@ -11,6 +11,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -275,6 +276,26 @@ def test_another_origin_takes_the_proof_back(
     assert "Draw a new sample." in page
     with pytest.raises(NothingProven):
         works.release()
+
+
+def test_a_shift_of_scores_takes_the_proof_back(works: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    later = set(works.add(20, given(3, 4.5)))
+    assert works.proof().proven  # the same scores as before
+    plain = confidence.scores
+
+    def shifted(session: Any, *which: Any) -> dict[tuple[str, str], float]:
+        rounds = select(tables.Round.id).where(tables.Round.submission_id.in_(later))
+        riskier = set(session.scalars(rounds))
+        known = plain(session, *which)
+        return {key: 0.9 if key[0] in riskier else value for key, value in known.items()}
+
+    monkeypatch.setattr(confidence, "scores", shifted)
+    proof = works.proof()
+    assert [one.cause for one in proof.taken_back] == ["drift"]
+    assert not proof.proven
+    assert "another certainty" in works.page()
 
 
 def test_another_rubric_takes_the_proof_back(works: Class) -> None:
