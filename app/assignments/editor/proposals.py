@@ -7,8 +7,8 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from flask import Blueprint, current_app, flash, jsonify, redirect, render_template, request, url_for
@@ -17,18 +17,19 @@ from redis.exceptions import RedisError
 from werkzeug.wrappers import Response
 
 from app.assignments.editor import forms
+from app.gateway_requests.asking import AnswerCut, ModelQuestion, ask_model, available_model
 from app.gateway_requests.errors import Refused
-from app.gateway_requests.response_events import ClientGone, Conversation
+from app.gateway_requests.response_events import ClientGone
 from app.gateway_requests.slots import GatewayServices
 from app.web import assignment_pages, auth
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import render_error
+from app.web.i18n import render_error, render_message
 from app.web.services import services
 from grading.assignments.editor import rubric_from_model
 from grading.broker.away import why_away
-from grading.broker.gateway_requests import DRAFTING, Ask, Said
+from grading.broker.gateway_requests import Event
 from grading.domain.document import Document
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
@@ -47,8 +48,6 @@ LIMIT_S = 240.0
 KEEP_S = 3600.0
 MOST = 4
 """Drafts under way at the same time."""
-UNBOUND = "schema_not_bound"
-TEMPERATURE = 0.3
 
 
 @dataclass
@@ -121,7 +120,11 @@ def form(assignment_id: int) -> str:
         made = forms.first_rubric(_documents(row.solution))
         has = {"task": bool(row.task.strip()), "solution": bool(row.solution)}
     return render_template(
-        "assignments/editor/proposal_form.html", head=top, made=made, has=has, model=_model()
+        "assignments/editor/proposal_form.html",
+        head=top,
+        made=made,
+        has=has,
+        model=available_model(services().gateway),
     )
 
 
@@ -133,7 +136,7 @@ def request_draft(assignment_id: int) -> Response:
         found = assignment_pages.changeable(session, actor, assignment_id)
         row = versions.load_newest(session, found).version
         question = _question(row)
-    if gateway is None or not _model():
+    if gateway is None or not available_model(gateway):
         flash(_("No machine with a model is available now. Start from the template or try again later."))
         return redirect(url_for("editor_proposals.form", assignment_id=assignment_id), 303)
     draft = Draft(secrets.token_hex(16), actor.user_id, assignment_id, question.shortened, time.monotonic())
@@ -201,16 +204,6 @@ def accept(assignment_id: int) -> Response:
     return redirect(url_for("editor_rubric.edit", assignment_id=assignment_id), 303)
 
 
-def _model() -> str:
-    """The name under which a machine can be asked now; empty: none is there, or all run without a model."""
-    gateway = services().gateway
-    try:
-        return DRAFTING if gateway is not None and DRAFTING in gateway.offer().models else ""
-    except RedisError as error:
-        log.warning("%s, a draft could not be requested: %s", why_away(error), type(error).__name__)
-        return ""
-
-
 def _question(row: tables.RubricVersion) -> rubric_from_model.Question:
     starter, solution = (_text(_documents(docs)) for docs in (row.starter, row.solution))
     return rubric_from_model.question(row.task, starter, solution, forms.stages(), row.spoken_language)
@@ -231,20 +224,15 @@ def _write(
     gateway: GatewayServices, draft: Draft, question: rubric_from_model.Question, stages: tuple[str, ...]
 ) -> None:
     """Have it written; ends with a rubric or with a sentence. The body of a thread."""
-    settings = gateway.config.gateway.model_copy(update={"limit_s": LIMIT_S})
-    config = gateway.config.model_copy(update={"gateway": settings})
-    mine = GatewayServices(config, gateway.store, gateway.leases, gateway.talks, gateway.send)
+    wanted = ModelQuestion(question.system, question.user, question.schema, rubric_from_model.MAX_TOKENS)
     try:
-        try:
-            text = _answer(mine, draft, question, bound=True)
-        except Refused as error:
-            if error.code != UNBOUND:
-                raise
-            text = _answer(mine, draft, question, bound=False)
+        text = ask_model(gateway, wanted, LIMIT_S, lambda: draft.cancelled, partial(_heard, draft))
         draft.rubric = rubric_from_model.rubric_of(text, stages)
         draft.state = "done"
     except ClientGone:
         _failed(draft, N_("Canceled."))
+    except AnswerCut:
+        _failed(draft, render_message(ANSWER_TOO_LONG()))
     except (Refused, rubric_from_model.NoProposal) as error:
         _failed(draft, render_error(error))
     except RedisError as error:
@@ -260,32 +248,10 @@ def _failed(draft: Draft, why: str) -> None:
     draft.why, draft.state = why, "failed"
 
 
-def _answer(
-    gateway: GatewayServices, draft: Draft, question: rubric_from_model.Question, *, bound: bool
-) -> str:
-    """What the model writes. Raises Refused, ClientGone, NoProposal and redis errors."""
-    ask = Ask(
-        model=DRAFTING,
-        messages=(Said(role="system", content=question.system), Said(role="user", content=question.user)),
-        max_tokens=rubric_from_model.MAX_TOKENS,
-        temperature=TEMPERATURE,
-        bound_to=question.schema if bound else {},
-    )
-    parts: list[str] = []
-    draft.chars = 0
-    with closing(Conversation(gateway, ask, lambda: draft.cancelled).events()) as events:
-        for event in events:
-            if event is None:
-                continue
-            if event.kind == "begun":
-                draft.state, draft.machine, draft.model = "writing", event.machine, event.model
-            parts.append(event.text)
-            draft.chars += len(event.text)
-            if event.kind == "end" and event.reason == "length":
-                raise rubric_from_model.NoProposal(ANSWER_TOO_LONG)
-    text = "".join(parts)
-    # a model that is not bound likes to say something before and after it
-    return text if bound else text[max(0, text.find("{")) : text.rfind("}") + 1]
+def _heard(draft: Draft, event: Event) -> None:
+    if event.kind == "begun":
+        draft.state, draft.machine, draft.model, draft.chars = "writing", event.machine, event.model, 0
+    draft.chars += len(event.text)
 
 
 def _progress(draft: Draft) -> str:
