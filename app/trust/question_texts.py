@@ -36,11 +36,20 @@ def shown(found: FoundQuestion, state: QuestionState | None) -> ShownQuestion:
     worded = state.wording if state is not None else ""
     return ShownQuestion(
         found=found,
-        text=worded or question(found.group.cause, found.group.count),
+        text=_worded(worded, found.group.count) if worded else question(found.group.cause, found.group.count),
         model=state.model if state is not None and worded else "",
         levels=levels(found.group.sides, found.highest),
         equal=found.group.cause.kind == "name",
     )
+
+
+def _worded(text: str, count: int) -> str:
+    return ngettext("%(num)s submission: %(text)s", "%(num)s submissions: %(text)s", num=count, text=text)
+
+
+def named(cause: Cause) -> tuple[str, ...]:
+    """What words about a cause must say."""
+    return tuple(plain(one) for one in (cause.about, cause.instead) if one and cause.kind != "unsupported")
 
 
 def plain(name: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from app.gateway_requests.asking import available_model
 from app.reports.flags import place_words
+from app.trust import question_drafts
 from app.trust import question_texts as words
 from app.trust.staff import for_staff
 from app.web import auth, page_cache, parsing
@@ -20,11 +24,12 @@ from grading.domain.permissions import Subject, may
 from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.trust import questions
-from grading.store.trust.questions import Answer, FoundQuestion
+from grading.store.trust.questions import Answer, FoundQuestion, QuestionState
 from grading.store.views import submission_lists
 
 pages = Blueprint("questions", __name__)
 CHANGE = "assignment.change"
+pages.record(lambda state: question_drafts.remember(state.app))
 MOST_TRIED = 500
 """Submissions of a question that a dry run takes."""
 
@@ -57,6 +62,8 @@ def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
         typed=typed or {},
         most=questions.MOST_NOTE,
         place_words=place_words,
+        model=available_model(services().gateway),
+        busy=assignment_id in question_drafts.drafting().busy,
     )
 
 
@@ -94,6 +101,26 @@ def _note(one: words.ShownQuestion, equal: bool | None) -> str:
     if one.equal and equal is None:
         raise Conflict(_("Choose whether they are equal."))
     return words.note(one.found.group.cause, equal if one.equal else None, request.form.get("note", ""))
+
+
+@pages.post(f"/assignments/{ANY}/trust/questions/word")
+def word(assignment_id: int) -> Response:
+    """Have a model word the largest questions that are in the template's words."""
+    actor, gateway = auth.actor(), services().gateway
+    with services().store.read_autocommit() as session:
+        assignment = for_staff(session, actor, assignment_id, CHANGE)
+        states = questions.list_states(session, assignment_id)
+        some = [words.shown(one, states.get(one.key)) for one in _found(session, assignment)]
+    if gateway is None or not available_model(gateway):
+        flash(_("No machine with a model is available now."), "warning")
+    else:
+        unworded = [one for one in some if not one.model and not _closed(states, one.found.key)]
+        question_drafts.begin(gateway, services().store, assignment_id, unworded)
+    return redirect(url_for("questions.listing", assignment_id=assignment_id), 303)
+
+
+def _closed(states: Mapping[tuple[str, str], QuestionState], key: tuple[str, str]) -> bool:
+    return key in states and states[key].state != "open"
 
 
 @pages.post(f"/assignments/{ANY}/trust/questions/dismiss")

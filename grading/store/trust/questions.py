@@ -65,6 +65,8 @@ class FoundQuestion:
     group: QuestionGroup
     title: str
     """The criterion's."""
+    description: str
+    """The criterion's."""
     highest: int
     examples: tuple[QuestionExample, ...]
 
@@ -99,12 +101,16 @@ def find_questions(session: Session, assignment_id: int) -> tuple[FoundQuestion,
     criteria = {one.id: one for one in Rubric.model_validate(known.rubric).criteria}
     examples = _Examples(session, assignment, groups)
     return tuple(
-        FoundQuestion(
-            group, criteria[group.criterion].title, criteria[group.criterion].highest, examples.of(group)
-        )
+        _question(group, criteria[group.criterion], examples.of(group))
         for group in groups
         if group.criterion in criteria
     )
+
+
+def _question(
+    group: QuestionGroup, criterion: Criterion, examples: tuple[QuestionExample, ...]
+) -> FoundQuestion:
+    return FoundQuestion(group, criterion.title, criterion.description, criterion.highest, examples)
 
 
 class _Examples:
@@ -130,7 +136,8 @@ class _Examples:
         version = self._versions[self._version_of[work]]
         criterion = version.criteria.get(group.criterion)
         pieces = place_of(criterion, version.rubric, self._scopes[work]) if criterion else ()
-        piece, line = _where(pieces, group.cause)
+        asked = version.asked(criterion).wanted if criterion else ()
+        piece, line = _where(pieces, group.cause, tuple(asked))
         if piece is None:
             return QuestionExample(work, None, "")
         lines = piece.cell.source.split("\n")[line - 1 : line - 1 + EXAMPLE_LINES]
@@ -140,12 +147,13 @@ class _Examples:
         return QuestionExample(work, piece.at(line), words)
 
 
-def _where(pieces: Sequence[Piece], cause: Cause) -> tuple[Piece | None, int]:
-    """The line that uses the name a question is about, else the student's first line."""
-    for piece in pieces if cause.kind == "name" else ():
-        for one in _mentions(piece, cause.instead):
-            if piece.within(one):
-                return piece, one.first
+def _where(pieces: Sequence[Piece], cause: Cause, asked: Sequence[str]) -> tuple[Piece | None, int]:
+    """The line with the name a question is about, or one the criterion asks for, else the first line."""
+    for name in (cause.instead,) if cause.kind == "name" else asked:
+        for piece in pieces:
+            for one in _mentions(piece, name):
+                if piece.within(one):
+                    return piece, one.first
     first = next((piece for piece in pieces if piece.added), None)
     return first, min(first.added) if first else 1
 

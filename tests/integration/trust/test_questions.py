@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.gateway_requests.asking import ModelQuestion
+from app.trust import question_drafts, question_texts
+from grading.broker.gateway_requests import Event
 from grading.domain.rubric import Rubric
 from grading.domain.second_opinions import CriterionOpinion
 from grading.statistics.question_groups import Cause
@@ -18,6 +22,7 @@ from grading.store.assignments import versions
 from grading.store.trust import questions
 from tests.integration.trust.planted_gap import plant
 from tests.integration.webapp import School, form_token, undo
+from tests.support.system import until
 
 GAP = Cause("name", "left_join()", "merge()")
 ASKED = "submissions use merge() where the rubric names left_join(). Are they equal?"
@@ -108,6 +113,39 @@ def test_second_opinions_and_regrade_requests_are_disputes(tmp_path: Path) -> No
     page = page_of(school.client("teacher"), assignment)
     assert "6 submissions are rated differently, for no common cause." in page
     assert "second opinion: level 0 of 4; 3 regrade requests" in page
+    school.close()
+
+
+def test_a_model_words_a_question_only_about_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    school = School(tmp_path)
+    assignment = plant(school, 30)
+    teacher = school.client("teacher")
+    asked: list[ModelQuestion] = []
+    answers = ["Give all of them full points?", "Should merge() count where left_join() is named?"]
+
+    def ask(_gateway: Any, question: ModelQuestion, _limit: float, _gone: Any, heard: Any) -> str:
+        asked.append(question)
+        heard(Event(kind="begun", machine="one", model="qwen"))
+        return json.dumps({"question": answers[len(asked) > 1]})
+
+    monkeypatch.setattr(question_drafts, "ask_model", ask)
+    assert send(teacher, assignment, "word") == 303
+    assert "No machine with a model is available now." in page_of(teacher, assignment)
+    assert not asked
+    with school.store.read() as session:
+        found = questions.find_questions(session, assignment)
+    shown = [question_texts.shown(one, None) for one in found if one.group.cause == GAP]
+    busy = school.app.extensions["grader-question-drafts"].busy
+    for expected in (ASKED, f"3 submissions: {answers[1]}"):
+        with school.app.test_request_context():
+            assert question_drafts.begin(None, school.store, assignment, shown)  # type: ignore[arg-type]
+        until(lambda: not busy, 30, "the model has answered")
+        assert expected in page_of(teacher, assignment)
+    assert "worded by qwen" in page_of(teacher, assignment)
+    assert 'both <- merge(sales, people, by = "id"' in asked[0].user
+    assert "Student" not in asked[0].user
     school.close()
 
 

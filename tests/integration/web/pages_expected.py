@@ -77,6 +77,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("GET", "questions.listing"): (303, 403, 403, 200, 404, 200),
     ("POST", "questions.answer"): (303, 403, 403, 403, 404, 404),
     ("POST", "questions.dismiss"): (303, 403, 403, 403, 404, 404),
+    ("POST", "questions.word"): (303, 403, 403, 403, 404, 303),
     ("POST", "questions.reopen"): (303, 403, 403, 403, 404, 404),
     ("POST", "guarantee.draw"): (303, 403, 403, 422, 404, 422),
     ("POST", "guarantee.draw_more"): (303, 403, 403, 422, 404, 422),
