@@ -37,9 +37,10 @@ LEVELS = define_message(
     "Grades %(count)s of the golden submissions otherwise than %(whom)s, by %(levels)s levels a criterion.",
 )
 CONTEXT = define_message(
-    "parity.context",
-    "Reads less than %(whom)s: its context is %(now)s tokens instead of %(before)s, or %(count)s golden "
-    "submissions were shortened.",
+    "parity.context", "Reads less than %(whom)s: its context is %(now)s tokens instead of %(before)s."
+)
+SHORTENED = define_message(
+    "parity.shortened", "Shortens prompts of %(count)s golden submissions, other than %(whom)s."
 )
 READS_LESS = define_message(
     "parity.reads_less",
@@ -324,7 +325,9 @@ def _sentence(one: Finding) -> Message:
     if one.kind == "levels":
         return LEVELS(count=count, whom=whom, levels=round(one.shift / max(1, count), 1))
     if one.kind == "context":
-        return CONTEXT(whom=whom, now=one.now, before=one.before, count=count)
+        if one.now < one.before:
+            return CONTEXT(whom=whom, now=one.now, before=one.before)
+        return SHORTENED(whom=whom, count=count)
     if one.kind == "weights":
         return WEIGHTS()
     return (READS_LESS if one.kind == "reads_less" else FAILS)(count=count, whom=whom)
