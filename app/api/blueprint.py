@@ -20,6 +20,7 @@ from app.api.resources import (
     extensions,
     grades,
     groups,
+    guarantees,
     machines,
     material,
     me,
@@ -36,8 +37,8 @@ from app.web.security import without_token
 from app.web.services import Services
 
 RESOURCES = (
-    submissions, courses, rosters, assignments, rubrics, material, grades, regrades, exports, machines, users,
-    events, extensions, groups, platforms, me,
+    submissions, courses, rosters, assignments, rubrics, material, grades, regrades, guarantees, exports,
+    machines, users, events, extensions, groups, platforms, me,
 )  # fmt: skip
 """Importing them filled the table of routes."""
 

@@ -150,7 +150,6 @@ def _lead_on(actor: Actor, found: ToMark, submission_id: str) -> Response:
         if one.id != found.criterion.id and other.left:
             flash(_("Everything is marked by “%(title)s”.", title=found.criterion.title))
             return redirect(url_for("sample_marking.following", **other.values()), 303)
-    flash(_("The sample is marked."), "success")
     return _to_result(found)
 
 

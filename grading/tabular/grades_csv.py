@@ -45,8 +45,10 @@ FORMULA = tuple("=+-@|%\t\r\n\uff1d\uff0b\uff0d\uff20")
 SHORT_DECIMAL = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 MAX_ROWS = 5000
 ADJUSTMENT = "adjustment"
+GUARANTEE = "guarantee"
+"""Column with what a grade was released unread by."""
 CALCULATED = frozenset(
-    "name submission submitted_at state points max credit final released reviewed held deductions"
+    "name submission submitted_at state points max credit final released reviewed held deductions guarantee"
     " total of dropped".split()
 )
 """Columns for people that are not parsed."""

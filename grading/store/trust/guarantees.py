@@ -33,6 +33,8 @@ from grading.store.trust.withdrawals import TakenBack, list_reasons
 
 MORE = (10, 20, 40, 60, 80, 120, 160)
 """Numbers of further marks of which the page says what they would bring."""
+WORTH = 0.1
+"""Submissions more that may be released for each mark, below which the page proposes no more marks."""
 Why = Literal[
     "differs",
     "not_marked",
@@ -147,6 +149,8 @@ class Proof:
     """The safest first."""
     ready: tuple[str, ...] = ()
     """Of them those that are not released yet."""
+    unread: int = 0
+    """Of `proven` those that nobody marked."""
     threshold: float | None = None
     at_most_wrong: int = 0
     """Levels of a criterion among `proven`, with the target's confidence."""
@@ -199,6 +203,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         sample=_facts(session, sample),
         proven=proven,
         ready=tuple(one for one in proven if graded[one].state == "open"),
+        unread=0 if taken_back else len(found.unread),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
@@ -234,7 +239,7 @@ def _gains(works: Sequence[Work], wanted: Wanted, tries: Sequence[Draw]) -> tupl
     found: list[Gain] = []
     for more in (one for one in MORE if one < left):
         made = joint_gain(works, wanted.target, more, tries)
-        if made.most > unread and made.expected >= unread + 1:
+        if made.expected >= unread + max(1, made.marks * WORTH):
             found.append(made)
     return tuple(found)
 

@@ -8,18 +8,18 @@ from grading.store.trust.release_samples import Wanted
 BOUNDS = {
     0: define_message(
         "guarantee.bound_0",
-        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion differ "
-        "from those that staff gave.",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
+        "differ from those that staff gave.",
     ),
     1: define_message(
         "guarantee.bound_1",
-        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion are more "
-        "than one level from those that staff gave.",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
+        "are more than one level from those that staff gave.",
     ),
     2: define_message(
         "guarantee.bound_2",
-        "With %(confidence)s %% confidence, at most %(share)s %% of the levels of each criterion are more "
-        "than two levels from those that staff gave.",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
+        "are more than two levels from those that staff gave.",
     ),
 }
 """By how many levels one may be off."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -28,8 +28,9 @@ from grading.store.tables import (
     SubmissionFile,
     User,
 )
+from grading.store.trust import release_records
 from grading.store.views.gradebook import Row, iterate_rows
-from grading.tabular.grades_csv import ADJUSTMENT, column_title
+from grading.tabular.grades_csv import ADJUSTMENT, GUARANTEE, column_title
 
 CHUNK_SIZE = 20
 """Submissions that are read together, to bound memory."""
@@ -38,6 +39,7 @@ README = """Everything of one assignment.
 grades.csv   what counts of each student
 submissions/ a folder for each student, in it one for each submission with its files and, once it was graded,
              report.md with the points and all that was written, changes by people put in
+guarantee.txt  what was released unread, by which guarantee and which sample, where anything was
 """
 
 
@@ -76,11 +78,18 @@ def assignment_table(
     header += ["final", "released", "reviewed", "held", *(column_title(one.id, one.title) for one in shown)]
     deducting = criteria and _deducts(session, assignment.id)
     header += ["deductions"] if deducting else []
-    return header, _assignment_lines(session, iterate_rows(session, course, listed), shown, deducting)
+    statements = release_records.load_statements(session, assignment.id)
+    header += [GUARANTEE] if statements else []
+    rows = _assignment_lines(session, iterate_rows(session, course, listed), shown, deducting, statements)
+    return header, rows
 
 
 def _assignment_lines(
-    session: Session, rows: Iterator[Row], shown: Sequence[Criterion], deducting: bool
+    session: Session,
+    rows: Iterator[Row],
+    shown: Sequence[Criterion],
+    deducting: bool,
+    statements: Mapping[str, str],
 ) -> Iterator[list[Any]]:
     for some in _some(rows, 100):
         more = _more(session, [row.cells[0].submission_id for row in some if row.cells])
@@ -88,7 +97,8 @@ def _assignment_lines(
             cell = row.cells[0] if row.cells else Cell()
             found = more.get(cell.submission_id)
             line = _assignment_line(row, cell, found, shown)
-            yield [*line, _deducted(found)] if deducting else line
+            line += [_deducted(found)] if deducting else []
+            yield [*line, statements.get(cell.submission_id or "", "")] if statements else line
 
 
 def _deducted(more: Any) -> float | None:
@@ -151,6 +161,9 @@ def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]
     yield "README.txt", README.encode()
     names = zip_names.Names()
     with store.read() as session:
+        assignment = session.get_one(Assignment, assignment_id)
+        if said := release_records.record(session, assignment):
+            yield "guarantee.txt", said.encode()
         query = select(Submission.id).join(Round, (Round.submission_id == Submission.id) & Round.current)
         query = query.where(Submission.assignment_id == assignment_id)
         ids = list(session.scalars(query.order_by(Submission.student_id, Submission.number)))

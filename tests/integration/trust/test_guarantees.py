@@ -22,7 +22,7 @@ from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.review import edits, second_marking
-from grading.store.trust import confidence, guarantees, release_samples
+from grading.store.trust import confidence, guarantees, release_records, release_samples
 from grading.store.trust.guarantees import NothingProven, Proof
 from grading.store.trust.release_samples import NothingToDraw, StillToMark, Wanted
 from tests.integration.review.test_pages import audited, given, post
@@ -155,7 +155,7 @@ def test_a_marked_sample_proves_the_class(works: Class) -> None:
     assert len(proof.proven) == len(proof.ready) == CLASS
     assert proof.criteria[0].wrong == 0
     page = works.page()
-    assert "at most 5 % of the levels of each criterion are more than one level from" in page
+    assert "at most 5 % of the released levels of each criterion are more than one level from" in page
     assert f"Release {CLASS} proven grades" in page
 
 
@@ -217,12 +217,35 @@ def test_release_is_written_down_and_undone(works: Class) -> None:
     assert works.proof().ready == ()
     (detail,) = audited(works.school, "guarantee.release")
     assert detail["count"] == CLASS
-    assert "at most 5 % of the levels" in detail["text"]
+    assert "at most 5 % of the released levels" in detail["text"]
     assert works.proof().releases[0].still == CLASS
+    table = teacher.get(f"/courses/{works.school.course}/grades.csv?assignment={works.school.assignment}")
+    assert table.get_data(as_text=True).count("at most 5 % of the released levels") == CLASS
+    with works.school.store.read() as session:
+        assignment = session.get_one(tables.Assignment, works.school.assignment)
+        said = release_records.record(session, assignment)
+    assert f"{CLASS} grades released unread" in said
+    assert works.drawn()[0] in said
     assert undo(teacher, works.path).status_code == 303
     assert works.proof().releases[0].still == 0
     assert len(works.proof().ready) == CLASS
     assert post(teacher, f"{works.path}/release", seen=stamp).status_code == 303
+
+
+def test_the_api_reads_and_releases(works: Class) -> None:
+    school = works.school
+    client, token = school.client(), school.token("teacher", "read", "grade")
+    at = f"/api/v1/assignments/{school.assignment}/guarantee"
+    assert client.get(at, headers=token).json["sampled"] == 0
+    works.draw()
+    works.mark(works.drawn())
+    found = client.get(at, headers=token).json
+    assert (found["proven"], found["taken_back"], len(found["criteria"])) == (CLASS, [], 2)
+    assert found["unread"] == CLASS - SAMPLE
+    refused = client.post(f"{at}/release", json={"stamp": "other"}, headers=token)
+    assert (refused.status_code, refused.json["code"]) == (409, "proof_changed")
+    done = client.post(f"{at}/release", json={"stamp": found["stamp"]}, headers=token)
+    assert done.json == {"count": CLASS}
 
 
 def test_of_two_releases_one_wins(works: Class) -> None:

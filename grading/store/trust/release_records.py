@@ -1,0 +1,60 @@
+"""Records of what was released unread, for exports: the guarantee of each grade, and its sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    GuaranteeCandidate,
+    GuaranteeMember,
+    GuaranteeRelease,
+    GuaranteeSample,
+)
+from grading.store.trust import sentences
+from grading.store.trust.release_samples import wanted_of
+
+
+def load_statements(session: Session, assignment_id: int) -> dict[str, str]:
+    """Submission -> the guarantee in English, of those that are still released on its grounds."""
+    member, row, sample = GuaranteeMember, GuaranteeRelease, GuaranteeSample
+    query = (
+        select(row, sample, member.submission_id)
+        .join(sample, sample.id == row.sample_id)
+        .join(member, member.sample_id == sample.id)
+        .join(Grade, (Grade.round_id == member.round_id) & (Grade.released_at == row.at))
+        .where(sample.assignment_id == assignment_id)
+    )
+    return {
+        submission: sentences.statement(wanted_of(its), made.proven, made.marks, made.threshold)
+        for made, its, submission in session.execute(query)
+    }
+
+
+def record(session: Session, assignment: Assignment) -> str:
+    """All releases of an assignment with their samples, as a text in English; empty without any."""
+    query = (
+        select(GuaranteeRelease, GuaranteeSample)
+        .join(GuaranteeSample, GuaranteeSample.id == GuaranteeRelease.sample_id)
+        .where(GuaranteeSample.assignment_id == assignment.id)
+        .order_by(GuaranteeRelease.id)
+    )
+    return "\n".join(
+        line for made, sample in session.execute(query) for line in _lines(session, made, sample)
+    )
+
+
+def _lines(session: Session, made: GuaranteeRelease, sample: GuaranteeSample) -> Iterator[str]:
+    yield f"{made.at:%Y-%m-%d %H:%M} UTC: {made.count} grades released unread."
+    yield sentences.statement(wanted_of(sample), made.proven, made.marks, made.threshold)
+    drawn = (
+        select(GuaranteeCandidate.submission_id)
+        .where(GuaranteeCandidate.sample_id == sample.id, GuaranteeCandidate.turn.is_not(None))
+        .order_by(GuaranteeCandidate.number, GuaranteeCandidate.turn)
+    )
+    yield f"Sample {sample.id}: submissions {', '.join(session.scalars(drawn))}."
+    yield ""

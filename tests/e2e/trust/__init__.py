@@ -1,0 +1,1 @@
+"""Walks through the pages of trust in a real browser."""
