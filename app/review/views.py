@@ -108,7 +108,6 @@ def page(
         saved = comment_bank.list_texts(session, view.course_id)
         instead = superseded(session, actor, [submission_id])
     grade_view_audit.viewed(actor, submission_id, "review")
-    unsaved = {"stale": stale, "draft": draft or {}} if problem or stale or draft else {}
     return render_template(
         "review/submission.html",
         actor=actor,
@@ -116,7 +115,7 @@ def page(
         view=view,
         instead=instead.get(submission_id),
         work=work,
-        body=detail.body(source, work, left.given["here"], saved, unsaved),
+        body=detail.body(source, work, left.given["here"], saved, _unsaved(problem, stale, draft)),
         problem=problem,
         stale=stale,
         meanwhile=detail.entries(meanwhile, view.grade.report if view.grade else None),
@@ -126,6 +125,11 @@ def page(
         **way,
         **left.given,
     )
+
+
+def _unsaved(problem: str, stale: bool, draft: dict[str, Any] | None) -> dict[str, Any]:
+    """What was typed and is not saved."""
+    return {"stale": stale, "draft": draft or {}} if problem or stale or draft else {}
 
 
 def _way(of: worklist.Of, filters: Filters, left: worklist.Left, submission_id: str) -> dict[str, Any]:

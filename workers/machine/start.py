@@ -175,23 +175,13 @@ def listen(
     def able() -> tuple[str, ...]:
         return tuple(stage for stage in stages if process.circuits.closed(stage))
 
-    def me() -> Peer:
-        profiles = process.throughput.speed_profiles()
-        return Peer(
-            machine.name,
-            process.throughput.limit(),
-            stages,
-            speed_profiles={stage: profiles[stage] for stage in stages if stage in profiles},
-            **process.routing_facts().facts(),
-        )
-
     listening = QueueSelection(
         MachineView(
             machine,
             grading_stages(config.stages),
             partial(process.leases.look, mine=celery_app.stage_queues(list(stages))),
             hand=process.in_hand,
-            peer=me,
+            peer=partial(_peer, machine, process, stages),
             expect=process.throughput.expect,
             slots=process.throughput.limit,
             able=able,
@@ -204,6 +194,18 @@ def listen(
     process.listen, process.look_again = listening.admit, listening.changed
     process.chosen = lambda: (listening.chosen, listening.choice.why)
     return listening
+
+
+def _peer(machine: Machine, process: MachineProcess, stages: tuple[str, ...]) -> Peer:
+    """This machine, as others see it when they decide."""
+    profiles = process.throughput.speed_profiles()
+    return Peer(
+        machine.name,
+        process.throughput.limit(),
+        stages,
+        speed_profiles={stage: profiles[stage] for stage in stages if stage in profiles},
+        **process.routing_facts().facts(),
+    )
 
 
 def _end_after(process: MachineProcess, ended: threading.Event, grace_s: float) -> None:

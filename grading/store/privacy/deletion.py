@@ -63,12 +63,7 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
     every = dict.fromkeys([*ids, *variants_of(session, ids)])
     for some in chunks(list(every)):
         lock_submissions(session, Submission.id.in_(some))
-        # whoever changes a round locks it first; taken in another order, both would wait for each other
-        rounds = list(
-            session.scalars(
-                select(Round.id).where(Round.submission_id.in_(some)).order_by(Round.id).with_for_update()
-            )
-        )
+        rounds = _locked_rounds(session, some)
         names = list(
             session.scalars(select(SubmissionFile.sha256).where(SubmissionFile.submission_id.in_(some)))
         )
@@ -96,6 +91,15 @@ def delete_submissions(session: Session, ids: Sequence[str]) -> Counter[str]:
         counts += delete_rows(session, Submission, Submission.id.in_(some))
         counts["blobs"] += delete_unused_blobs(session, names)
     return +counts
+
+
+def _locked_rounds(session: Session, ids: Sequence[str]) -> Sequence[str]:
+    """The rounds of submissions, locked.
+
+    Whoever changes a round locks it first; taken in another order, both would wait for each other.
+    """
+    query = select(Round.id).where(Round.submission_id.in_(ids)).order_by(Round.id)
+    return session.scalars(query.with_for_update()).all()
 
 
 def variants_of(session: Session, ids: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from grading.store.database import now
 from grading.store.review import person_levels
 from grading.store.tables import ModelTrial, ShadowRun
 from grading.store.tables.assignments import SAMPLE
-from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, gradable, outcome
+from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, Gradable, gradable, outcome
 
 NOBODY_MARKED = define_message(
     "model_trials.nobody_marked",
@@ -136,28 +136,28 @@ def start_trial(session: Session, assignment_id: int, wanted: Wanted, actor: Act
     )
     session.add(trial)
     session.flush()
+    _add_runs(session, trial, [able[one.submission_id] for one in sample])
+    detail = {"trial": trial.id, "model": wanted.model, "engine": wanted.engine, "submissions": len(sample)}
+    write_audit(session, actor.name, "model_trial.start", f"assignment:{assignment_id}", detail)
+    return trial.id
+
+
+def _add_runs(session: Session, trial: ModelTrial, sample: Sequence[Gradable]) -> None:
+    """A run for each submission of the sample."""
     common = {
         "trial_id": trial.id,
-        "assignment_id": assignment_id,
-        "stage": wanted.stage,
-        "engine": wanted.engine,
-        "model": wanted.model,
-        "machine": wanted.machine,
+        "assignment_id": trial.assignment_id,
+        "stage": trial.stage,
+        "engine": trial.engine,
+        "model": trial.model,
+        "machine": trial.machine,
     }
     rows = [
-        {
-            "id": tables.new_id(),
-            "submission_id": one.submission_id,
-            "round_id": able[one.submission_id].round_id,
-            **common,
-        }
+        {"id": tables.new_id(), "submission_id": one.submission_id, "round_id": one.round_id, **common}
         for one in sample
     ]
     for some in chunks(rows):
         session.execute(insert(ShadowRun), some)
-    detail = {"trial": trial.id, "model": wanted.model, "engine": wanted.engine, "submissions": len(rows)}
-    write_audit(session, actor.name, "model_trial.start", f"assignment:{assignment_id}", detail)
-    return trial.id
 
 
 def load_trial(session: Session, trial_id: str) -> ModelTrial:
