@@ -161,7 +161,7 @@ def settings() -> Iterator[tuple[int, float]]:
 @click.command()
 @click.option("--nights", default=200, show_default=True, help="Nights without a change.")
 @click.option("--planted", default=20, show_default=True, help="Nights with a machine that grades otherwise.")
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Of all that is drawn.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(nights: int, planted: int, seed: int, as_json: bool) -> None:
     """Whether nightly parity notices a machine that grades otherwise."""

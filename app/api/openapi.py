@@ -30,6 +30,7 @@ TAGS = {
     "rubrics": "Rubrics and their versions",
     "material": "Files of assignments: starter, solution, tests and data",
     "grades": "Results, changes by people, and release",
+    "guarantees": "What may be released unread",
     "regrades": "Regrades and regrade requests",
     "exports": "Exports: tables, and all data of an assignment",
     "machines": "Machines",

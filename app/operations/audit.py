@@ -195,6 +195,8 @@ SENTENCES: Mapping[str, str] = {
     "assignment.import": N_("%(who)s imported a version of %(what)s."),
     "assignment.release": N_("%(who)s changed how grades of %(what)s are released."),
     "assignment.second_opinion": N_("%(who)s changed which submissions of %(what)s get a second opinion."),
+    "model_trial.start": N_("%(who)s started a trial of a model for %(what)s."),
+    "model_trial.decide": N_("%(who)s decided about a trial of a model for %(what)s."),
     "golden.choose": N_("%(who)s chose the golden submissions of %(what)s."),
     "marks.import": N_("%(who)s imported marks for %(what)s."),
     "course.create": N_("%(who)s created the course %(what)s."),

@@ -73,7 +73,7 @@ class ToMark:
 def following(assignment_id: int, criterion: str) -> Response:
     """Lead to the next submission of the sample that nobody has marked by this criterion, nor marks now."""
     actor = auth.actor()
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         found = _to_mark(session, actor, assignment_id, criterion)
     return _lead_on(actor, found, "")
 
@@ -104,7 +104,7 @@ def save(assignment_id: int, criterion: str, submission_id: str) -> Answer:
 
 
 def _page(actor: Actor, assignment_id: int, criterion: str, submission_id: str, problem: str = "") -> str:
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         found = _to_mark(session, actor, assignment_id, criterion)
         _require_member(found, submission_id)
         whole = views.load_whole_view(session, actor, submission_id, "mark.give")

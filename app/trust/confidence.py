@@ -44,7 +44,7 @@ def show(assignment_id: int) -> str:
     """How far the chances that levels are right can be believed, in this assignment or its whole course."""
     actor = auth.actor()
     whole = request.args.get("of") == "course"
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         found = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(found, found.course)
         made = page_cache.of_course("confidence", session, found.course_id, _made)

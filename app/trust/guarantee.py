@@ -131,7 +131,7 @@ def load_proof(session: Session, assignment: tables.Assignment) -> Proof:
 
 
 def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         assignment = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(assignment, assignment.course)
         proof = load_proof(session, assignment)

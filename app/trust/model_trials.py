@@ -63,7 +63,7 @@ def choices(states: Sequence[MachineState]) -> list[Choice]:
 def listing(assignment_id: int) -> str:
     """The trials, and the form for another one."""
     actor = auth.actor()
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         found = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(found, found.course)
         trials = model_trials.list_trials(session, assignment_id)
@@ -116,7 +116,7 @@ def _size() -> int:
 def show(trial_id: str) -> str:
     """How far the model agrees with people, beside the one of now, and what switching means."""
     actor = auth.actor()
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         trial, found = _load(session, actor, trial_id)
         line = submission_lists.assignment_line(found, found.course)
         shown = model_trials.load_found(session, trial)

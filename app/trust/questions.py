@@ -42,7 +42,7 @@ def listing(assignment_id: int) -> str:
 
 def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
     actor = auth.actor()
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         assignment = for_staff(session, actor, assignment_id)
         found = _found(session, assignment)
         states = questions.list_states(session, assignment_id)
@@ -107,7 +107,7 @@ def _note(one: words.ShownQuestion, equal: bool | None) -> str:
 def word(assignment_id: int) -> Response:
     """Have a model word the largest questions that are in the template's words."""
     actor, gateway = auth.actor(), services().gateway
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         assignment = for_staff(session, actor, assignment_id, CHANGE)
         states = questions.list_states(session, assignment_id)
         some = [words.shown(one, states.get(one.key)) for one in _found(session, assignment)]

@@ -102,6 +102,8 @@ EXEMPT: Mapping[str, str] = {
     "workers.machine.engines.openai.server.COUNT_S": _LIMIT,
     "workers.machine.engines.openai.server.LOOK_S": _LIMIT,
     "workers.machine.diagnostics": _UNUSED,
+    "workers.machine.idle": _UNUSED,
+    "workers.server.shadow_runs": _UNUSED,
     "workers.machine.gateway_requests.request": _LIMIT,
     "workers.machine.engines.remote_prefill": _UNUSED,
     "workers.machine.scheduling.throughput.KEEP_S": _KEEPING,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 
+import pytest
 from sqlalchemy import select, update
 
 from app.trust.model_trials import machines_to_change
@@ -18,6 +20,13 @@ from tests.integration.grades.classroom import a_report, mark, student
 from tests.integration.webapp import School, form_token
 
 RULES = "rules\trules\t"
+
+
+@pytest.fixture
+def school(school_url: str) -> Iterator[School]:
+    made = School(school_url)
+    yield made
+    made.close()
 
 
 def marked_class(school: School, size: int = 24) -> list[str]:
@@ -53,11 +62,13 @@ def answer(school: School, **other: object) -> int:
         return shadow_runs.record(session, "q", told)
 
 
-def test_a_model_is_tried_beside_people(school_url: str) -> None:
-    school = School(school_url)
+def test_a_model_is_tried_beside_people(school: School) -> None:
     marked_class(school)
     teacher, grader = school.client("teacher"), school.client("grader")
-    url = f"/assignments/{school.assignment}/trust/models"
+    trust = f"/assignments/{school.assignment}/trust"
+    others = ("", "/confidence", "/second-opinions", "/questions", "/stress-test", "/machines")
+    assert {one: teacher.get(f"{trust}{one}").status_code for one in others} == dict.fromkeys(others, 200)
+    url = f"{trust}/models"
     form = {"csrf_token": form_token(teacher, url), "stage": "analysis", "model": RULES, "size": "20"}
     assert "rules (rules): dgx-spark-1" in teacher.get(url).text
     assert teacher.post(url, data={**form, "model": "x"}, follow_redirects=True).text.count("Choose a stage")
@@ -86,8 +97,7 @@ def test_a_model_is_tried_beside_people(school_url: str) -> None:
     assert sorted(told) == ["model_trial.decide", "model_trial.start"]
 
 
-def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(school_url: str) -> None:
-    school = School(school_url)
+def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(school: School) -> None:
     marked_class(school, 20)
     actor = Actor(school.users["teacher"], administrator=True)
     with school.store.write() as session:
@@ -103,8 +113,7 @@ def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(schoo
         assert session.get_one(ModelTrial, trial).decision == "refused"
 
 
-def test_golden_submissions_are_proposed_chosen_and_shown(school_url: str) -> None:
-    school = School(school_url)
+def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> None:
     marked_class(school, 24)
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/trust/machines"
     shown = teacher.get(url).text
