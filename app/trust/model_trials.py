@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 from app.trust.staff import for_staff
 from app.web import auth
 from app.web.assignment_pages import ANY
+from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error
 from app.web.services import services
@@ -120,12 +121,14 @@ def show(trial_id: str) -> str:
         trial, found = _load(session, actor, trial_id)
         line = submission_lists.assignment_line(found, found.course)
         shown = model_trials.load_found(session, trial)
+        people = load_ceiling(session, found.course_id, found.id) if shown.done else ()
     return render_template(
         "trust/model_trial.html",
         assignment=line,
         actor=actor,
         trial=trial,
         found=shown,
+        people=people,
         change=machines_to_change(services().config.machines, trial),
     )
 

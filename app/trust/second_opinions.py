@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 from app.trust.staff import for_staff
 from app.web import auth
 from app.web.assignment_pages import ANY
+from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
 from app.web.services import services
 from grading.config.settings import Config
@@ -47,7 +48,7 @@ def save(assignment_id: int) -> Response | tuple[str, int]:
 
 def _page(assignment_id: int, problem: str = "") -> str:
     actor = auth.actor()
-    with services().store.read_autocommit() as session:
+    with services().store.read() as session:
         found = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(found, found.course)
         policy = second_opinions.policy_of(found)
@@ -55,6 +56,7 @@ def _page(assignment_id: int, problem: str = "") -> str:
         rows = agreement_by_criterion(second_opinions.list_opinions(session, assignment_id))
         held = second_opinions.count_differing(session, assignment_id, released=False)
         released = second_opinions.count_differing(session, assignment_id, released=True)
+        people = load_ceiling(session, found.course_id, assignment_id) if rows else ()
     return render_template(
         "trust/second_opinions.html",
         assignment=line,
@@ -64,6 +66,7 @@ def _page(assignment_id: int, problem: str = "") -> str:
         policy=policy,
         states=states,
         rows=rows,
+        people=people,
         held=held,
         released=released,
         families=families(services().config),

@@ -81,6 +81,7 @@ def test_a_model_is_tried_beside_people(school: School) -> None:
     shown = grader.get(page).text
     assert "It agrees better with people than the model in use." in shown
     assert "20 of 20 submissions graded" in shown
+    assert "How far do people agree with each other?" in shown
     assert "The proof for releasing unread ends:" in shown
     assert "Switch to this model" not in shown  # for instructors
 
