@@ -340,6 +340,7 @@ def add_activity(store: Store, school: School, count: int) -> None:
         )
         rows = _about(session, school, count)
         session.add_all(_stress_test(school, version, [row.id for row in rows], moment))
+        session.add_all(_trial(school, rows, moment))
         session.add_all(_similar(school, sorted(row.id for row in rows), moment))
         for number, row in enumerate(rows):
             dry = tables.DryRun(
@@ -381,6 +382,26 @@ def _of_staff(school: School, number: int, row: Any, dry_run_id: str, moment: da
         tables.SavedComment(course_id=school.course, text=f"{number}", by=by, at=moment),
         tables.DryRunRound(dry_run_id=dry_run_id, submission_id=row.id, round_id=row.round),
     ]  # fmt: skip
+
+
+def _trial(school: School, rows: Sequence[Any], moment: datetime) -> list[object]:
+    """A trial of a model on each of these submissions."""
+    of_it: dict[str, Any] = {
+        "assignment_id": school.assignments[0],
+        "stage": "analysis",
+        "engine": "rules",
+        "model": "m",
+    }
+    trial = tables.ModelTrial(id=tables.new_id(), created_at=moment, by=school.staff["teacher"], **of_it)
+    outcome = {"ok": True, "levels": {"c0": 2}, "seconds": 1.0}
+    runs = [
+        tables.ShadowRun(
+            trial_id=trial.id, submission_id=row.id, round_id=row.round, state="done", outcome=outcome,
+            finished_at=moment, **of_it,
+        )
+        for row in rows
+    ]  # fmt: skip
+    return [trial, *runs]
 
 
 def _stress_test(school: School, version: int | None, ids: Sequence[str], moment: datetime) -> list[object]:
@@ -483,8 +504,8 @@ def _first_ids(session: Session) -> dict[str, object]:
     kinds: dict[str, Any] = {
         "version_id": tables.RubricVersion, "change_id": tables.Change, "mark_id": tables.Mark,
         "example_id": tables.Example, "request_id": tables.RegradeRequest, "dry_run_id": tables.DryRun,
-        "stress_test_id": tables.StressTest, "comment_id": tables.SavedComment, "token_id": tables.Token,
-        "delivery_id": tables.SentMessage,
+        "stress_test_id": tables.StressTest, "trial_id": tables.ModelTrial, "comment_id": tables.SavedComment,
+        "token_id": tables.Token, "delivery_id": tables.SentMessage,
     }  # fmt: skip
     first = {
         name: session.scalar(select(table.id).order_by(table.id).limit(1)) for name, table in kinds.items()
