@@ -172,8 +172,8 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
     names = list(dict.fromkeys(name for key in draw.candidates if key in works for name in works[key].wrong))
     whole = _longest(works, target, draw, names)
     part = [works[key] for key in draw.candidates[: whole.size] if key in works]
-    keys = frozenset(draw.keys)
-    released = [one for one in part if _released(one, keys)]
+    read = draw.known | frozenset(draw.keys)
+    released = [one for one in part if _released(one, read)]
     not_marked = tuple(one.key for one in sample if one.found is None and one.here)
     return JointGuarantee(
         target=target,
@@ -217,6 +217,7 @@ class _Part:
 def _longest(works: Mapping[str, Work], target: Target, draw: Draw, names: Sequence[str]) -> _Part:
     """The longest part from the front whose limits allow it for each of these criteria."""
     sample = frozenset(draw.keys)
+    read = draw.known | sample
     found = dict.fromkeys(names, 0)
     released, best = 0, _Part()
     for place, key in enumerate(draw.candidates, start=1):
@@ -226,16 +227,20 @@ def _longest(works: Mapping[str, Work], target: Target, draw: Draw, names: Seque
                 # what is not marked, or was erased, counts as found wrong
                 given = None if work is None else work.wrong.get(name, False)
                 found[name] += given is not False
-        released += work is not None and _released(work, sample)
+        released += work is not None and _released(work, read)
         most = max(found.values(), default=0)
         if most < len(draw.limits) and released and draw.limits[most] <= target.allowed(released):
             best = _Part(place, released, draw.limits[most])
     return best
 
 
-def _released(work: Work, sample: frozenset[str]) -> bool:
-    """Whether it is released with its part: nobody found it wrong, and it does not wait for its marks."""
-    return work.here and work.found is not True and not (work.key in sample and work.found is None)
+def _released(work: Work, read: frozenset[str]) -> bool:
+    """Whether it is released with its part: nobody found it wrong, and it does not wait for its marks.
+
+    What a person had read at the draw, or what could not be released then, was not among those that the
+    sample was drawn from: without a mark nothing is known of it.
+    """
+    return work.here and work.found is not True and not (work.key in read and work.found is None)
 
 
 def _reason(draw: Draw, target: Target, part: _Part, waiting: bool) -> Reason:

@@ -140,6 +140,17 @@ def test_what_is_not_marked_or_gone_counts_as_wrong() -> None:
     assert "059" not in joint_guarantee(away, Target(), [draw]).released
 
 
+def test_what_could_not_be_released_at_the_draw_is_not_proven_by_it() -> None:
+    away = {f"{number:03}" for number in range(20)}
+    then = [Work(one.key, one.scores, one.wrong, here=one.key not in away) for one in plain(100)]
+    first = Draw(tuple(one.key for one in then), frozenset(), (), (100,))
+    draw = next_joint_sample(then, Target(), 60, 1, [first])
+    assert away <= draw.known
+    back = joint_guarantee(plain(100, marked=frozenset(draw.keys)), Target(), [first, draw])
+    assert back.released
+    assert not away & set(back.released)
+
+
 def test_tries_count_and_further_marks_are_planned() -> None:
     draw = next_joint_sample(plain(60), Target(), 40, 1, [NO_LIMIT])
     found = joint_guarantee(plain(60, marked=frozenset(draw.keys)), Target(), [NO_LIMIT, draw])
