@@ -71,6 +71,8 @@ class GuaranteeDraw(Base):
     sample_id: Mapped[str] = mapped_column(ForeignKey("guarantee_samples.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """From 1."""
+    drawn: Mapped[int] = mapped_column(server_default="0")
+    """Submissions that were to be marked, those that were deleted since included."""
     limits: Mapped[list[Any]]
     seed: Mapped[int] = mapped_column(BigInteger)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))

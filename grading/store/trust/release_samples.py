@@ -280,8 +280,8 @@ def _draw(
     number, sample = len(loaded.draws) + 1, loaded.row
     session.add(
         GuaranteeDraw(
-            sample_id=sample.id, number=number, limits=list(made.limits), seed=seed, by=actor.user_id,
-            at=now(session),
+            sample_id=sample.id, number=number, drawn=len(made.keys), limits=list(made.limits), seed=seed,
+            by=actor.user_id, at=now(session),
         )
     )  # fmt: skip
     session.flush()
@@ -337,19 +337,28 @@ def _draws(session: Session, sample: GuaranteeSample) -> tuple[Draw, ...]:
     candidates: defaultdict[int, list[GuaranteeCandidate]] = defaultdict(list)
     for row in session.scalars(select(one).where(one.sample_id == sample.id).order_by(one.place)):
         candidates[row.number].append(row)
-    query = select(GuaranteeDraw.number, GuaranteeDraw.limits).where(GuaranteeDraw.sample_id == sample.id)
+    table = GuaranteeDraw
+    query = select(table.number, table.limits, table.drawn).where(table.sample_id == sample.id)
     return tuple(
-        Draw(
-            candidates=tuple(row.submission_id for row in candidates[number]),
-            known=frozenset(row.submission_id for row in candidates[number] if row.known),
-            keys=tuple(
-                row.submission_id
-                for row in sorted(candidates[number], key=lambda row: row.turn or 0)
-                if row.turn is not None
-            ),
-            limits=tuple(limits),
-        )
-        for number, limits in session.execute(query.order_by(GuaranteeDraw.number))
+        _restored(candidates[number], limits, drawn)
+        for number, limits, drawn in session.execute(query.order_by(table.number))
+    )
+
+
+def _restored(rows: Sequence[GuaranteeCandidate], limits: Sequence[int], drawn: int) -> Draw:
+    """A draw as it was. Those of its sample that were deleted since stand in the first free places.
+
+    Nothing else is known of them, and there they count most: as found wrong in each part.
+    """
+    by_place = {row.place: row.submission_id for row in rows}
+    gone = [place for place in range(1, max(by_place, default=0) + 1) if place not in by_place]
+    in_sample = sorted((row for row in rows if row.turn is not None), key=lambda row: row.turn or 0)
+    lost = gone[: max(0, drawn - len(in_sample))]
+    return Draw(
+        candidates=tuple(by_place.get(place, f"deleted-{place}") for place in sorted([*by_place, *lost])),
+        known=frozenset(row.submission_id for row in rows if row.known),
+        keys=(*(row.submission_id for row in in_sample), *(f"deleted-{place}" for place in lost)),
+        limits=tuple(limits),
     )
 
 

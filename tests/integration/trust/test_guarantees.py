@@ -16,11 +16,13 @@ from sqlalchemy import select
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.report_changes import Change
+from grading.statistics.release_guarantee import Reason
 from grading.store import tables
 from grading.store.accounts import users as user_accounts
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.database import now
+from grading.store.privacy.deletion import delete_submissions
 from grading.store.review import edits, second_marking
 from grading.store.trust import confidence, guarantees, release_records, release_samples
 from grading.store.trust.guarantees import NothingProven, Proof
@@ -356,6 +358,16 @@ def test_a_wrong_mark_cannot_be_dropped_by_holding_its_grade(works: Class) -> No
 
     works.change(hold)
     assert not works.proof().proven
+
+
+def test_a_wrong_mark_cannot_be_dropped_by_deleting_its_submission(works: Class) -> None:
+    works.draw()
+    drawn = works.drawn()
+    works.mark(drawn[2:])
+    works.mark(drawn[:2], think=0)
+    works.change(lambda session, _assignment: delete_submissions(session, drawn[:2]))
+    proof = works.proof()
+    assert (proof.proven, proof.reason) == ((), Reason.FOUND_WRONG)
 
 
 def test_what_people_graded_everywhere_needs_no_proof(works: Class) -> None:
