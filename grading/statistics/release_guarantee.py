@@ -77,7 +77,7 @@ class Draw:
     candidates: tuple[str, ...]
     """What may be released by it, safest first; those marked before among them. None that come later."""
     known: frozenset[str]
-    """Candidates that were marked before the draw."""
+    """Candidates that were marked before the draw, or could not be released then."""
     keys: tuple[str, ...]
     """The sample, in the order to mark it in: drawn at random from the candidates that nobody had marked."""
     limits: tuple[int, ...]
@@ -225,12 +225,13 @@ def gain(
     return Gain(plan.marks, max(plan.expected, now), max(most, now))
 
 
-def fewest_marks(size: int, target: Target) -> int | None:
+def fewest_marks(size: int, target: Target, tries: int = 0) -> int | None:
     """The smallest useful sample of a class of this size: without a wrong one it proves as many unread.
 
-    Nothing where no sample does, as the class is too small for the target.
+    After `tries` others, as each leaves less of the risk. Nothing where no sample does, as the class is too
+    small for the target.
     """
-    risk = target.risk(0)
+    risk = target.risk(tries)
     further = int(1 / _exact(target.share)) + 1  # one more may be wrong; far larger parts need more marks
     for marks in range(1, size // 2 + 1):
         for part in range(2 * marks, min(size, 2 * marks + further) + 1):

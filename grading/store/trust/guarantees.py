@@ -201,6 +201,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
     return replace(
         plain,
         sample=_facts(session, sample),
+        fewest=fewest_marks(len(drawable), wanted.target, len(sample.tries)),
         proven=proven,
         ready=tuple(one for one in proven if graded[one].state == "open"),
         unread=0 if taken_back else len(found.unread),
