@@ -56,14 +56,22 @@ def admit_opinions(server: Server) -> int:
 
 def _nothing_waits(server: Server) -> bool:
     """Whether no round waits for a machine; decides, too, which rounds get a second opinion."""
-    with server.store.write(derived=True) as session:
+    with server.store.read() as session:
         if queue.load_pending_work(session).queued:
             return False
-        second_opinions.plan_opinions(session, server.config.family_of, MOST_PLANNED)
+        undecided = second_opinions.any_undecided(session)
+    if undecided:
+        with server.store.write(derived=True) as session:
+            second_opinions.plan_opinions(session, server.config.family_of, MOST_PLANNED)
     return True
 
 
 def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
+    with server.store.read() as session:
+        # machines are idle for hours a day: a write at each sweep would lock SQLite for nothing
+        family = server.config.family_of(to.model)
+        if not _due_again(session, to) and not second_opinions.list_due(session, family, 1):
+            return 0
     with server.store.write(derived=True) as session:
         outgoing = list(_runs(server, session, to, idle))
     if outgoing:
@@ -72,11 +80,18 @@ def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     return len(outgoing)
 
 
+def _due_again(session: Session, to: Idle) -> list[queue.DueRetry]:
+    return queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): to.places})
+
+
 def _runs(server: Server, session: Session, to: Idle, idle: Sequence[Idle]) -> Iterator[Outgoing]:
     """Next tries first, then what never was sent."""
     family = server.config.family_of(to.model)
-    again = queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): to.places})
-    orders = [one for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
+    orders = [
+        one
+        for due in _due_again(session, to)
+        if (one := lifecycle.next_order(session, due.round_id, due.stage))
+    ]
     about = second_opinions.load_judged(session, [one.round_id for one in orders])
     fitting = [one for one in orders if about[one.round_id].family != family]
     orders = [one for one in fitting if _welcome(server, one, about[one.round_id], to, idle)]

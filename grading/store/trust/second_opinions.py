@@ -91,17 +91,28 @@ def set_policy(session: Session, assignment: Assignment, policy: SecondOpinionPo
 
 def plan_opinions(session: Session, family_of: Callable[[str], str], most: int) -> int:
     """Decide for at most so many graded rounds whether they get a second opinion; returns how many."""
-    policies = {
-        row.id: SecondOpinionPolicy.model_validate(row.second_opinion)
-        for row in session.execute(select(Assignment.id, Assignment.second_opinion))
-        if row.second_opinion
-    }
-    wanting = [one for one, policy in policies.items() if policy.which != "none"]
-    rows = session.execute(_undecided(wanting).limit(most)).all() if wanting else []
+    policies = _policies(session)
+    rows = session.execute(_undecided(list(policies)).limit(most)).all() if policies else []
     planned = [one for row in rows for one in _planned(row, policies[row.assignment_id], family_of)]
     if planned:
         session.execute(insert(SecondOpinion), [{**one, "created_at": now(session)} for one in planned])
     return len(rows)
+
+
+def any_undecided(session: Session) -> bool:
+    """Whether `plan_opinions` has anything to decide."""
+    policies = _policies(session)
+    one = _undecided(list(policies)).with_only_columns(Round.id).order_by(None).limit(1)
+    return bool(policies) and session.execute(one).first() is not None
+
+
+def _policies(session: Session) -> dict[int, SecondOpinionPolicy]:
+    """Of the assignments that want second opinions."""
+    rows = session.execute(select(Assignment.id, Assignment.second_opinion)).all()
+    found = {
+        row.id: SecondOpinionPolicy.model_validate(row.second_opinion) for row in rows if row.second_opinion
+    }
+    return {assignment: policy for assignment, policy in found.items() if policy.which != "none"}
 
 
 def _planned(

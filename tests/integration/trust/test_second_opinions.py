@@ -234,13 +234,15 @@ def test_what_a_person_reviewed_is_not_held(cluster: Cluster) -> None:
         assert second_opinions.count_differing(session, 1, released=False) == 0
 
 
-def test_without_another_family_nothing_waits_for_it(cluster: Cluster) -> None:
+def test_without_another_family_nothing_waits_for_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (round_id,) = cluster.grade()
-    MODELS["two"] = "qwen2.5-coder:7b"
-    try:
-        asked = cluster.asked()
-    finally:
-        MODELS["two"] = "gemma3:27b"
+    monkeypatch.setitem(MODELS, "two", "qwen2.5-coder:7b")
+    asked = cluster.asked()
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.store, "write", None)  # where nothing is to do, no sweep writes
+        assert not any(cluster.asked().values())
     assert sum(len(jobs) for jobs in asked.values()) == 1  # what gemma judged
     assert cluster.states()["analysis"] == "wanted"
     with cluster.store.read() as session:
