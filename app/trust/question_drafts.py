@@ -14,7 +14,6 @@ from redis.exceptions import RedisError
 
 from app.gateway_requests.asking import AnswerCut, ModelQuestion, ask_model
 from app.gateway_requests.errors import Refused
-from app.gateway_requests.response_events import ClientGone
 from app.gateway_requests.slots import GatewayServices
 from app.trust.question_texts import ShownQuestion, named
 from app.web.i18n import current
@@ -23,6 +22,8 @@ from grading.assignments.editor.question_from_model import Facts
 from grading.broker.away import why_away
 from grading.broker.gateway_requests import Event
 from grading.config.language_names import LANGUAGES
+from grading.domain.errors import GraderError
+from grading.domain.messages import define_message
 from grading.store import Store, tables
 from grading.store.trust import questions
 
@@ -31,6 +32,17 @@ LIMIT_S = 120.0
 """For one question, waiting for a machine included."""
 AT_ONCE = 5
 """Questions that are worded together, the largest first."""
+MOST = 4
+"""Assignments whose questions are worded at the same time, by this process."""
+
+
+class NotWorded(GraderError):
+    """The model did not answer."""
+
+    code = "not_worded"
+    default_message = define_message(
+        "error.not_worded", "The model did not answer. The server's log says why."
+    )
 
 
 @dataclass
@@ -38,6 +50,8 @@ class Drafting:
     """Assignments whose questions a model words now, in this process."""
 
     busy: set[int] = field(default_factory=set)
+    problems: dict[int, GraderError] = field(default_factory=dict)
+    """Why a model did not word them the last time."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -52,12 +66,13 @@ def drafting() -> Drafting:
 
 
 def begin(gateway: GatewayServices, store: Store, assignment_id: int, some: Sequence[ShownQuestion]) -> bool:
-    """Have the largest of these worded; False where that is under way."""
+    """Have the largest of these worded; False where that is under way, or too much else is."""
     mine = drafting()
     with mine.lock:
-        if assignment_id in mine.busy:
+        if assignment_id in mine.busy or len(mine.busy) >= MOST:
             return False
         mine.busy.add(assignment_id)
+        mine.problems.pop(assignment_id, None)
     language = LANGUAGES.get(current(), "English")
     facts = [(one.found.key, _facts(one)) for one in some[:AT_ONCE]]
     work = (mine, gateway, store, assignment_id, facts, language)
@@ -85,11 +100,14 @@ def _word_all(
     language: str,
 ) -> None:
     """The body of the thread."""
+    problem: GraderError | None = NotWorded()
     try:
         for key, facts in some:
             word_one(gateway, store, assignment_id, key, facts, language)
-    except (Refused, AnswerCut, ClientGone) as error:
+        problem = None
+    except Refused as error:
         log.warning("questions were not worded: %s", error)
+        problem = error
     except RedisError as error:
         log.warning("%s, questions were not worded: %s", why_away(error), type(error).__name__)
     except Exception:
@@ -97,6 +115,8 @@ def _word_all(
     finally:
         with mine.lock:
             mine.busy.discard(assignment_id)
+            if problem is not None:
+                mine.problems[assignment_id] = problem
 
 
 def word_one(
@@ -120,7 +140,11 @@ def word_one(
         question_from_model.schema(),
         question_from_model.MAX_TOKENS,
     )
-    text = question_from_model.wording(ask_model(gateway, asked, LIMIT_S, lambda: False, heard), facts.names)
+    try:
+        answer = ask_model(gateway, asked, LIMIT_S, lambda: False, heard)
+    except AnswerCut:
+        answer = ""
+    text = question_from_model.wording(answer, facts.names)
     if text is None:
         log.info("a model's words for a question were not used")
         return

@@ -51,6 +51,7 @@ def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
     by_key = {one.key: one for one in found}
     closed = [one for one in states.values() if one.state != "open"]
     gone = {(one.criterion, one.cause) for one in closed}
+    problem = question_drafts.drafting().problems.get(assignment_id)
     return render_template(
         "trust/questions.html",
         assignment=line,
@@ -64,6 +65,7 @@ def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
         place_words=place_words,
         model=available_model(services().gateway),
         busy=assignment_id in question_drafts.drafting().busy,
+        problem=render_error(problem) if problem is not None else "",
     )
 
 
@@ -115,7 +117,8 @@ def word(assignment_id: int) -> Response:
         flash(_("No machine with a model is available now."), "warning")
     else:
         unworded = [one for one in some if not one.model and not _closed(states, one.found.key)]
-        question_drafts.begin(gateway, services().store, assignment_id, unworded)
+        if not question_drafts.begin(gateway, services().store, assignment_id, unworded):
+            flash(_("A model is wording other questions. Try again in a minute."), "warning")
     return redirect(url_for("questions.listing", assignment_id=assignment_id), 303)
 
 

@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.gateway_requests.asking import ModelQuestion
+from app.gateway_requests.errors import NoSuchModel
 from app.trust import question_drafts, question_texts
 from grading.broker.gateway_requests import Event
 from grading.domain.rubric import Rubric
@@ -144,6 +145,15 @@ def test_a_model_words_a_question_only_about_the_same(
         until(lambda: not busy, 30, "the model has answered")
         assert expected in page_of(teacher, assignment)
     assert "worded by qwen" in page_of(teacher, assignment)
+
+    def refuse(*_: Any) -> str:
+        raise NoSuchModel
+
+    monkeypatch.setattr(question_drafts, "ask_model", refuse)
+    with school.app.test_request_context():
+        assert question_drafts.begin(None, school.store, assignment, shown)  # type: ignore[arg-type]
+    until(lambda: not busy, 30, "the model has refused")
+    assert "The questions were not worded: No machine has this model." in page_of(teacher, assignment)
     assert 'both <- merge(sales, people, by = "id"' in asked[0].user
     assert "Student" not in asked[0].user
     school.close()
