@@ -60,7 +60,7 @@ LOOK_EVERY_S = 600.0
 PATIENCE_S = 5.0
 """For the database and for Redis each; Prometheus waits longer than for both."""
 Labels = tuple[str, ...]
-BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted")
+BESIDE_ENGINES = ("machine_lost", "machine_stalled", "exhausted", "gave_way")
 """Error codes of runs beside those of engines."""
 WAITS = (RoundState.RECEIVED, RoundState.QUEUED)
 GAVE_A_RESULT = (RunState.DONE, RunState.DUPLICATE)

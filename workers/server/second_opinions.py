@@ -35,8 +35,12 @@ from workers.server.pseudonyms import rename_documents
 from workers.server.rubric_cache import Version
 
 log = logging.getLogger(__name__)
+GAVE_WAY = "gave_way"
+"""Code of a run that a machine gave back: nothing was lost."""
 MOST_PLANNED = 50
 """Rounds of which one pass decides whether they get a second opinion."""
+MOST_AGAIN = 200
+"""Next tries that one pass reads: the oldest may need a family that is away."""
 
 
 def admit_opinions(server: Server) -> int:
@@ -70,7 +74,7 @@ def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     with server.store.read() as session:
         # machines are idle for hours a day: a write at each sweep would lock SQLite for nothing
         family = server.config.family_of(to.model)
-        if not _due_again(session, to) and not second_opinions.list_due(session, family, 1):
+        if not _due_again(session, family) and not second_opinions.list_due(session, family, 1):
             return 0
     with server.store.write(derived=True) as session:
         outgoing = list(_runs(server, session, to, idle))
@@ -80,21 +84,20 @@ def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     return len(outgoing)
 
 
-def _due_again(session: Session, to: Idle) -> list[queue.DueRetry]:
-    return queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): to.places})
+def _due_again(session: Session, family: str) -> list[queue.DueRetry]:
+    """Next tries that a model of this family may do."""
+    due = queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): MOST_AGAIN})
+    about = second_opinions.load_judged(session, [one.round_id for one in due])
+    return [one for one in due if about[one.round_id].family != family]
 
 
 def _runs(server: Server, session: Session, to: Idle, idle: Sequence[Idle]) -> Iterator[Outgoing]:
     """Next tries first, then what never was sent."""
     family = server.config.family_of(to.model)
-    orders = [
-        one
-        for due in _due_again(session, to)
-        if (one := lifecycle.next_order(session, due.round_id, due.stage))
-    ]
+    again = _due_again(session, family)[: to.places]
+    orders = [one for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
     about = second_opinions.load_judged(session, [one.round_id for one in orders])
-    fitting = [one for one in orders if about[one.round_id].family != family]
-    orders = [one for one in fitting if _welcome(server, one, about[one.round_id], to, idle)]
+    orders = [one for one in orders if _welcome(server, one, about[one.round_id], to, idle)]
     for due in second_opinions.list_due(session, family, to.places - len(orders)):
         begun = second_opinions.begin_round(session, due)
         orders += [
@@ -173,4 +176,4 @@ def _compared(
 
 def take_back(session: Session, order: RunOrder) -> None:
     """A machine gave a run back: it waits until one is idle again, and none of its tries is counted."""
-    lifecycle.mark_lost(session, order.run_id, GRADING_FIRST(), "unbegun")
+    lifecycle.mark_lost(session, order.run_id, GRADING_FIRST(), "unbegun", GAVE_WAY)

@@ -78,12 +78,17 @@ def policy_of(assignment: Assignment) -> SecondOpinionPolicy:
 
 
 def set_policy(session: Session, assignment: Assignment, policy: SecondOpinionPolicy, actor: Actor) -> bool:
-    """Store the policy; it holds for submissions without a second opinion. False when it is the same."""
+    """Store the policy; it holds for submissions without a second opinion. False when it is the same.
+
+    Those that failed wait for a machine again, in any case.
+    """
+    mine = SecondOpinion.assignment_id == assignment.id
+    dead = update(SecondOpinion).where(mine, SecondOpinion.state == OpinionState.DEAD)
+    session.execute(dead.values(state=OpinionState.WANTED, by_round=None, ended_at=None))
     if policy == policy_of(assignment):
         return False
+    delete_rows(session, SecondOpinion, mine, SecondOpinion.state.in_(UNDECIDED))
     assignment.second_opinion = policy.model_dump(mode="json", exclude_defaults=True)
-    undecided = (SecondOpinion.assignment_id == assignment.id, SecondOpinion.state.in_(UNDECIDED))
-    delete_rows(session, SecondOpinion, *undecided)
     detail = policy.model_dump(mode="json")
     write_audit(session, actor.name, "assignment.second_opinion", f"assignment:{assignment.id}", detail)
     return True

@@ -273,6 +273,7 @@ def test_what_a_machine_gives_back_waits_and_costs_no_try(cluster: Cluster) -> N
     with cluster.store.read() as session:
         stage = session.get_one(RoundStage, (given.round_id, SECOND_OPINION))
         assert (stage.state, stage.tries) == ("failed", 0)
+        assert session.get_one(Run, given.run_id).error == "gave_way"  # nobody counts it as a loss
     (again,) = cluster.asked()["one"]
     assert (again.round_id, again.attempt) == (given.round_id, 2)
 
@@ -288,6 +289,9 @@ def test_answers_of_another_shape_are_tried_again_and_end(cluster: Cluster) -> N
     with cluster.store.read() as session:
         assert session.get_one(Round, round_id).state == "graded"
         assert session.get_one(Round, job.round_id).state == "failed"
+    cluster.policy(1, "all")  # the same: what failed is planned again
+    (again,) = cluster.asked()["one"]
+    assert (again.round_id != job.round_id, again.attempt) == (True, 1)
 
 
 def test_an_opinion_on_a_round_that_counts_no_more_holds_nothing(cluster: Cluster) -> None:
