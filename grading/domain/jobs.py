@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -151,12 +151,17 @@ class Suggestion(Value):
     location: Location | None = None
 
 
+MOST_TOKENS = 1_000_000_000
+"""Of one run: more is no count."""
+TokenCount = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+
+
 class Tokens(Value):
     """Tokens counted by the engine; `cached` of the prompt came from a prefix cache."""
 
-    prompt: int = 0
-    cached: int = 0
-    output: int = 0
+    prompt: TokenCount = 0
+    cached: TokenCount = 0
+    output: TokenCount = 0
 
 
 class ToolCall(Value):

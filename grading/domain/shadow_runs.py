@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field
 
 from grading.domain.base_value import Value
-from grading.domain.jobs import Result, Tokens
+from grading.domain.jobs import MOST_TOKENS, Result, Tokens
+from grading.domain.rubric import MAX_LEVEL
 
 
 class ShadowOutcome(Value):
@@ -17,9 +19,9 @@ class ShadowOutcome(Value):
     error: str = ""
     """Code of why it failed; `work` and `time` are no failures: other work came, or the time was over."""
     message: str = Field(default="", max_length=300)
-    levels: dict[str, int] = Field(default_factory=dict)
+    levels: dict[str, Annotated[int, Field(ge=0, le=MAX_LEVEL)]] = Field(default_factory=dict)
     """Criterion -> level."""
-    confidence: dict[str, int] = Field(default_factory=dict)
+    confidence: dict[str, Annotated[int, Field(ge=0, le=100)]] = Field(default_factory=dict)
     """Criterion -> the model's own confidence in percent, where it tells one."""
     flags: tuple[str, ...] = ()
     engine: str = ""
@@ -27,11 +29,11 @@ class ShadowOutcome(Value):
     digest: str = ""
     prompt_version: str = ""
     prompt_hash: str = ""
-    context_tokens: int = 0
+    context_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
     """What a model of the stage reads and writes at most, as the machine has it."""
     tokens: Tokens = Tokens()
     repaired: bool = False
-    seconds: float = 0.0
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @property
     def put_off(self) -> bool:

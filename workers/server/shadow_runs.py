@@ -38,6 +38,8 @@ AGAIN = timedelta(0)
 BESIDE_BUDGET_S = 60.0
 """For a message to arrive and an answer to be read."""
 MOST_AT_ONCE = 16
+NO_WORK = "no_work"
+"""Code of a run whose submission's text was removed meanwhile."""
 NOT_COMPARED = ("run_id", "round_id", "nonce", "attempt", "budget_s", "avoid", "alone", "draft")
 """Fields of a job that say nothing of what is graded."""
 
@@ -48,6 +50,10 @@ def sweep(server: Server) -> None:
         due = parity.assignments_due(session, parity.night_of(now(session)))
         if not due and not shadow_runs.any_open(session):
             return
+        # what waits for a machine that is off for the night waits without a write
+        moving = due or shadow_runs.busy_machines(session) or parity.judge(session)
+    if not moving and not any(_next_for(server, state) for state in _free(server)):
+        return
     with server.store.write() as session:
         periodic_tasks.schedule(session, TASK)
         if periodic_tasks.claim(session, TASK) is None:
@@ -104,14 +110,28 @@ def _read(row: str) -> dict[str, ShadowOutcome]:
 
 def send(server: Server) -> None:
     """Give each idle machine its next runs, as many as it has slots."""
+    for state in _free(server):
+        if _next_for(server, state):
+            _send_to(server, state)
+
+
+def _free(server: Server) -> list[MachineState]:
+    """Machines that are idle and have no shadow runs, where no work waits for any."""
     states = [state for state in server.dispatch.machines() if _idle(state)]
     if not states or _work_waits(server):
-        return
+        return []
     with server.store.read() as session:
         busy = shadow_runs.busy_machines(session)
-    for state in states:
-        if state.name not in busy:
-            _send_to(server, state)
+    return [state for state in states if state.name not in busy]
+
+
+def _next_for(server: Server, state: MachineState) -> bool:
+    with server.store.read() as session:
+        return bool(shadow_runs.next_for(session, state.name, _places(state), 1))
+
+
+def _places(state: MachineState) -> set[shadow_runs.Place]:
+    return {(place["engine"], place["model"]) for place in state.stages.values()}
 
 
 def _idle(state: MachineState) -> bool:
@@ -125,13 +145,14 @@ def _work_waits(server: Server) -> bool:
 
 
 def _send_to(server: Server, state: MachineState) -> None:
-    places = {(place["engine"], place["model"]) for place in state.stages.values()}
-    question = uuid.uuid4().hex
+    question, most = uuid.uuid4().hex, min(state.slots, MOST_AT_ONCE)
     with server.store.write() as session:
-        runs = shadow_runs.next_for(session, state.name, places, min(state.slots, MOST_AT_ONCE))
+        found = shadow_runs.next_for(session, state.name, _places(state), most)
+        work = lifecycle.load_work(session, [run.round_id for run in found])
+        runs = [run for run in found if work[run.round_id].prepared]
+        shadow_runs.give_up(session, [run for run in found if run not in runs], NO_WORK)
         if not runs:
             return
-        work = lifecycle.load_work(session, [run.round_id for run in runs])
         raw = [_message(server, session, run, work[run.round_id]) for run in runs]
         seconds = server.config.stages[runs[0].stage].budget_s + BESIDE_BUDGET_S
         shadow_runs.mark_sent(session, runs, state.name, question, seconds + BESIDE_BUDGET_S)

@@ -125,9 +125,15 @@ def take_back_overdue(session: Session) -> None:
 def _give_up_or_again(session: Session, run: ShadowRun, outcome: ShadowOutcome | None) -> None:
     if run.tries < MOST_TRIES:
         _again(session, run, counted=True)
-        return
-    run.state, run.finished_at = FAILED, now(session)
-    run.outcome = (outcome or ShadowOutcome(ok=False, error="no_answer")).model_dump(mode="json")
+    else:
+        give_up(session, [run], outcome.error if outcome else "no_answer")
+
+
+def give_up(session: Session, runs: Iterable[ShadowRun], error: str) -> None:
+    """waiting or sent → failed."""
+    for run in runs:
+        run.state, run.finished_at = FAILED, now(session)
+        run.outcome = ShadowOutcome(ok=False, error=error).model_dump(mode="json")
 
 
 def _again(session: Session, run: ShadowRun, *, counted: bool) -> None:
