@@ -42,13 +42,13 @@ class Limits:
 def watched(process: MachineProcess, limits: Limits) -> Iterator[None]:
     """Cancel when the time is over, or when somebody's work comes or waits."""
     over = threading.Event()
-    queues = celery_app.machine_queues(process.machine.name, list(process.machine.stages))[1:]
+    stages = celery_app.stage_queues(list(process.machine.stages))
 
     def waits() -> bool:
         if process.in_hand() or process.gateway_requests() or process.stopping:
             return True
         try:
-            return any(process.leases.lengths(queues).values())
+            return any(process.leases.lengths([*stages, *process.gateway_queues]).values())
         except RedisError:
             return False  # then no work comes, either
 

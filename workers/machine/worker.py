@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -64,6 +64,8 @@ class MachineProcess:
     """The queues it listens to now, and why; for others to see."""
     gateway_requests: Callable[[], int] = lambda: 0
     """How many slots gateway requests have; for others to see."""
+    gateway_queues: Collection[str] = ()
+    """By which they come."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)

@@ -263,6 +263,7 @@ def open_gateway_requests(
     queues = queues_of(process.machine, process.engines) if gateway_requests.most > 0 else {}
     if not config.gateway.enabled:
         queues = {name: one for name, one in queues.items() if name == chat_queue(DRAFTING)}
+    process.gateway_queues = tuple(queues)
     return gateway_requests, queues
 
 
