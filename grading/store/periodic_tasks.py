@@ -22,11 +22,10 @@ def schedule(session: Session, name: str, payload: dict[str, Any] | None = None)
 
 
 def list_due(session: Session, prefix: str) -> list[str]:
-    """The names of due tasks with this prefix."""
+    """The names of due tasks with this prefix, the longest due first."""
     query = select(PeriodicTask.name).where(PeriodicTask.name.startswith(prefix, autoescape=True))
-    return list(
-        session.scalars(query.where(PeriodicTask.not_before <= now(session)).order_by(PeriodicTask.name))
-    )
+    due = query.where(PeriodicTask.not_before <= now(session))
+    return list(session.scalars(due.order_by(PeriodicTask.not_before, PeriodicTask.name)))
 
 
 def is_scheduled(session: Session, name: str) -> bool:
