@@ -133,7 +133,8 @@ def stage_service(machine: str, stage: str) -> BaseResponse:
     actor = auth.actor()
     auth.require(actor, "administer")
     app_services, out = services(), request.form.get("out") == "1"
-    if machine not in {one.name for one in app_services.config.machines}:
+    # what a machine left behind that is gone from the configuration can still be ended
+    if out and machine not in {one.name for one in app_services.config.machines}:
         raise NotFound(_("This machine is not in the configuration."))
     with app_services.store.write() as session:
         gone = operations.set_stage_drained(session, machine, stage[:40], actor.name, out=out)

@@ -27,14 +27,14 @@ def drain_stage(session: Session, machine: str, stage: str, by: str, why: Messag
 
 
 def undrain_stage(session: Session, machine: str, stage: str, by: str) -> bool:
-    """Put a machine back into a stage, and end its alarms there. False when it is not out."""
+    """Put a machine back into a stage, and end its alarms there. False when there is neither."""
     mine = (StageDrain.machine == machine, StageDrain.stage == stage)
     gone = session.execute(delete(StageDrain).where(*mine).returning(StageDrain.machine)).first()
     alarms = update(ParityAlarm).where(
         ParityAlarm.machine == machine, ParityAlarm.stage == stage, ParityAlarm.ended_at.is_(None)
     )
-    session.execute(alarms.values(ended_at=now(session)))
-    if gone is None:
+    ended = session.execute(alarms.values(ended_at=now(session)).returning(ParityAlarm.id)).first()
+    if gone is None and ended is None:
         return False
     write_audit(session, by, "machine.undrain_stage", f"machine:{machine}", {"stage": stage})
     return True
