@@ -245,14 +245,16 @@ class Product:
             if row.finished_at is not None and self.rounds[row.id] < len(self.plan.scenario.arrivals)
         ]
 
-    def opinion_runs(self) -> tuple[int, int]:
-        """How many were sent before the last submission was graded, and how many were given back."""
+    def opinion_runs(self, start: float) -> tuple[float, int, int]:
+        """When the first was sent, how many before the last grade, how many were given back."""
         mine = (Run.stage == SECOND_OPINION,)
         last = select(func.max(Round.finished_at)).where(Round.current).scalar_subquery()
         with self.store.read() as session:
+            first = session.scalar(select(func.min(Run.dispatched_at)).where(*mine))
             early = session.scalar(select(func.count()).where(*mine, Run.dispatched_at < last))
             back = session.scalar(select(func.count()).where(*mine, Run.state == RunState.LOST))
-        return early or 0, back or 0
+        since = (first.timestamp() - start) * self.plan.factor if first is not None else 0.0
+        return since, early or 0, back or 0
 
     def _count(self, *states: RoundState) -> int:
         with self.store.read() as session:

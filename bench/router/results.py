@@ -74,6 +74,8 @@ class Outcome:
     wall_s: float = 0.0
     opinions: Sequence[float] = ()
     """When each second opinion came."""
+    first_opinion: float = 0.0
+    """When the first second opinion was sent: until then nothing of them can delay a grade."""
     early: int = 0
     """Runs of second opinions that were sent before the last submission was graded."""
     given_back: int = 0
@@ -101,8 +103,9 @@ HEADS = ("scenario", "way", "makespan s", "× bound", "p50 s", "p95 s", "interac
 KNOWN = "× bound, changes known"
 """A column where something happens to machines."""
 GIVEN, GIVEN_AT = "second opinions", "the last one at s"
+SENT_AT = "the first one sent at s"
 EARLY, BACK = "sent before the last grade", "given back"
-OF_OPINIONS = (GIVEN, GIVEN_AT, EARLY, BACK)
+OF_OPINIONS = (GIVEN, GIVEN_AT, SENT_AT, EARLY, BACK)
 """Columns where there are second opinions."""
 
 
@@ -186,6 +189,7 @@ def _opinions(outcome: Outcome) -> dict[str, Any]:
     return {
         GIVEN: len(outcome.opinions),
         GIVEN_AT: last,
+        SENT_AT: round(outcome.first_opinion),
         EARLY: outcome.early,
         BACK: outcome.given_back,
     }

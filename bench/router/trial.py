@@ -39,11 +39,11 @@ def run_product(plan: Plan, say: Say, way: str = OURS, *, tune: bool = False) ->
             _until_over(system, plan, say)
             wall = time.monotonic() - wall
         ended, opinions = system.ended(start), _opinions(system, plan, start, say) if way == OPINIONS else ()
-        done, (early, back) = servers.ended(), system.opinion_runs()
+        done, sent = servers.ended(), system.opinion_runs(start)
         used = servers.cpu_s()
         system.processes.stop()
         cpu = (children_cpu_s() - before + used) / (time.monotonic() - since)
-    return Outcome(way, ended, done, cpu, wall, opinions, early, back)
+    return Outcome(way, ended, done, cpu, wall, opinions, *sent)
 
 
 def run_competitor(competitor: Competitor, plan: Plan, say: Say) -> Outcome:
