@@ -48,10 +48,10 @@ def table(rows: Sequence[Simulated]) -> str:
     return "\n".join(lines)
 
 
-def drift_line(found: DriftFound) -> str:
+def drift_line(found: DriftFound, what: str = "Drift") -> str:
     """For people."""
     return (
-        f"Drift: noticed in time in {found.in_time / found.classes:.1%} of classes, after {found.median}"
+        f"{what}: noticed in time in {found.in_time / found.classes:.1%} of classes, after {found.median}"
         f" submissions (median); false alarms in {found.false_alarms / found.classes:.1%}."
     )
 
@@ -72,13 +72,14 @@ def command(
     target = Target(share)
     found = {one: [simulate(grader, classes, size, one, target, seed) for grader in GRADERS] for one in marks}
     drift = simulate_drift(classes, size, seed)
+    late = simulate_drift(classes, size, seed, opinions=True)
     if plot:
         plot.write_text(curves(found, predicted(found[max(marks)])), encoding="utf-8")
     if as_json:
         rows = {str(one): [asdict(row) for row in of] for one, of in found.items()}
-        click.echo(json.dumps({"marks": rows, "drift": asdict(drift)}))
+        click.echo(json.dumps({"marks": rows, "drift": asdict(drift), "late_opinions": asdict(late)}))
         return
     for one, of in found.items():
         click.echo(f"\n{one} marks in a class of {size}, {classes} classes of each grader\n\n{table(of)}")
         click.echo(f"\nWhere the score predicts errors, {of_oracle(of):.0%} of the oracle (mean).")
-    click.echo(f"\n{drift_line(drift)}")
+    click.echo(f"\n{drift_line(drift)}\n{drift_line(late, 'The same with late second opinions')}")

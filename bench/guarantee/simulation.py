@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from bench.guarantee.graders import DRIFTING, STEADY, Judgement, PlantedGrader, drawn
+from grading.statistics.confidence import Features, score_when_graded
 from grading.statistics.release_guarantee import Draw, Item, Target, guarantee, next_sample
 from grading.statistics.score_drift import score_drift
 
@@ -114,14 +115,23 @@ class DriftFound:
     false_alarms: int
 
 
-def simulate_drift(classes: int, size: int, seed: int) -> DriftFound:
-    """The guarantee is proven on the first half, the second half comes one by one."""
+def simulate_drift(classes: int, size: int, seed: int, *, opinions: bool = False) -> DriftFound:
+    """The guarantee is proven on the first half, the second half comes one by one.
+
+    With `opinions`, the first half has second opinions, and those on the second half come later.
+    """
     chance = Random(f"drift {seed}")
     half = size // 2
     waited, false = [], 0
     for number in range(classes):
         for grader in (DRIFTING, STEADY):
-            scores = [score for score, _ in grader.scored(chance, size)]
+            judgements = grader.scored(chance, size)
+            scores = [score for score, _ in judgements]
+            if opinions:
+                scores = [
+                    score_when_graded(_features(one, chance, known=at < half))
+                    for at, one in enumerate(judgements)
+                ]
             found = score_drift(scores[:half], scores[half:], seed=number)
             if grader is DRIFTING:
                 waited.append(found.seen if found.alarm else size)
@@ -130,3 +140,10 @@ def simulate_drift(classes: int, size: int, seed: int) -> DriftFound:
     waited.sort()
     in_time = sum(one <= size // 10 for one in waited)
     return DriftFound(classes, in_time, waited[classes // 2], false)
+
+
+def _features(judgement: Judgement, chance: Random, *, known: bool) -> Features:
+    """What a system knows of it: the model's doubt, and a second opinion that finds half of what is wrong."""
+    score, wrong = judgement
+    differs = chance.random() < wrong / 2 + 0.03
+    return Features(doubt=score, from_second=2.0 * differs if known else None)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 
 FEATURES_VERSION = 1
@@ -99,6 +99,11 @@ UNKNOWN: Mapping[str, float] = MappingProxyType({"doubt": 0.25, "from_checks": 0
 def score(found: Features, weights: Weights = DEFAULT) -> float:
     """The chance that a person's level is too far from this one, above 0 and below 1."""
     return _chance([*weights.as_list(), weights.criteria.get(found.criterion, 0.0)], [*_values(found), 1.0])
+
+
+def score_when_graded(found: Features, weights: Weights = DEFAULT) -> float:
+    """The same without the second opinion, which newer work does not have yet: to compare work over time."""
+    return score(replace(found, from_second=None), weights)
 
 
 def too_far(level: float, person: float, highest: int) -> bool:

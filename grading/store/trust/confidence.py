@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import Select, exists, or_, select
 from sqlalchemy.orm import Session
 
 from grading.documents.language import guess_language
@@ -69,6 +69,23 @@ def scores(
         else confidence.score(one.features, weights)
         for one in load_judged(session, assignment_id)
     }
+
+
+def scores_when_graded(
+    session: Session, assignment_id: int, calibration_id: int | None, sample_id: str
+) -> dict[str, float]:
+    """Round -> the highest chance among its criteria that a level is wrong, as it was when it was graded.
+
+    Of current rounds, and of those that a sample was drawn of.
+    """
+    weights = _weights(session, assignment_id, calibration_id)
+    drawn = select(tables.GuaranteeMember.round_id).where(tables.GuaranteeMember.sample_id == sample_id)
+    found: dict[str, float] = {}
+    for one in load_judged(session, assignment_id, also=drawn):
+        no_level = one.grade.level is None
+        score = 1.0 if no_level else confidence.score_when_graded(one.features, weights)
+        found[one.round_id] = max(score, found.get(one.round_id, 0.0))
+    return found
 
 
 def calibrate(session: Session, course_id: int) -> int:
@@ -151,10 +168,12 @@ def assignment_of(criterion: str) -> int:
     return int(criterion.partition(":")[0])
 
 
-def load_judged(session: Session, assignment_id: int, *, seen_by_people: bool = False) -> list[Judged]:
+def load_judged(
+    session: Session, assignment_id: int, *, seen_by_people: bool = False, also: Select[str] | None = None
+) -> list[Judged]:
     """The criteria of the current rounds of an assignment, without samples of dry runs.
 
-    `seen_by_people`: of those only that somebody marked, changed or reviewed.
+    `seen_by_people`: of those only that somebody marked, changed or reviewed. `also`: of these rounds, too.
     """
     opinions = _second_levels(session, assignment_id)
     return [
@@ -171,15 +190,16 @@ def load_judged(session: Session, assignment_id: int, *, seen_by_people: bool = 
                 other_language=other_language,
             ),
         )
-        for row in session.execute(_query(assignment_id, seen_by_people=seen_by_people))
+        for row in session.execute(_query(assignment_id, also, seen_by_people=seen_by_people))
         for report in (Report.model_validate(row.report),)
         for other_language in (_in_other_language(report),)
         for grade in report.criteria
     ]
 
 
-def _query(assignment_id: int, *, seen_by_people: bool) -> Any:
+def _query(assignment_id: int, also: Select[str] | None, *, seen_by_people: bool) -> Any:
     submission, round_, grade = tables.Submission, tables.Round, tables.Grade
+    chosen = round_.current if also is None else round_.current | round_.id.in_(also)
     query = (
         select(
             submission.id.label("submission_id"),
@@ -188,7 +208,8 @@ def _query(assignment_id: int, *, seen_by_people: bool) -> Any:
             grade.reviewed_at,
             grade.reviewed_by,
         )
-        .join(round_, (round_.submission_id == submission.id) & round_.current)
+        .select_from(submission)
+        .join(round_, (round_.submission_id == submission.id) & chosen)
         .join(grade, grade.round_id == round_.id)
         .where(submission.assignment_id == assignment_id, submission.source != SAMPLE)
         .order_by(round_.id)

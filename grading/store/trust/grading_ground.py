@@ -53,6 +53,8 @@ class GradedSubmission:
     round_id: str
     rubric_version_id: int
     graded_at: datetime
+    held: bool
+    """When it was graded, whatever a second opinion or a person said since."""
     state: State
     released_at: datetime | None
     levels: Mapping[str, Level]
@@ -98,6 +100,7 @@ def _graded(session: Session, assignment: Assignment) -> Iterator[GradedSubmissi
             round_id=row.round_id,
             rubric_version_id=row.rubric_version_id,
             graded_at=row.created_at,
+            held=row.report["held"],
             state=_state(row),
             released_at=row.released_at,
             levels={

@@ -12,7 +12,14 @@ from sqlalchemy.orm import Session
 
 from grading.statistics.score_drift import score_drift
 from grading.store.assignments.versions import find_published
-from grading.store.tables import Assignment, GuaranteeDraw, GuaranteeMember, GuaranteeSample
+from grading.store.tables import (
+    Assignment,
+    Grade,
+    GuaranteeDraw,
+    GuaranteeMember,
+    GuaranteeSample,
+    Submission,
+)
 from grading.store.trust import confidence
 from grading.store.trust.grading_ground import GradedSubmission, Origin
 
@@ -70,30 +77,44 @@ def _reasons(
 def _drift(
     session: Session, sample: GuaranteeSample, graded: Mapping[str, GradedSubmission]
 ) -> Iterator[TakenBack]:
-    """Whether scores of later submissions are other ones than those that the sample was drawn of."""
+    """Whether later work is scored otherwise than what was graded when the sample was drawn.
+
+    All of it as it was graded: second opinions, reviews and releases come later to the newest, which would
+    look like a shift.
+    """
+    alike = [
+        one
+        for one in graded.values()
+        if one.whole and not one.held and one.rubric_version_id == sample.rubric_version_id
+    ]
     member, first = GuaranteeMember, GuaranteeDraw
-    query = select(member.submission_id, member.scores).where(member.sample_id == sample.id)
-    before = {row.submission_id: max(row.scores.values(), default=0.0) for row in session.execute(query)}
-    later = sorted(
-        (
-            one
-            for one in graded.values()
-            # held and partial grades were not among the candidates either
-            if one.submission_id not in before
-            and one.graded_at > sample.at
-            and one.whole
-            and one.state not in ("held", "partial")
-        ),
-        key=lambda one: (one.graded_at, one.submission_id),
-    )
-    if not later:
+    drawn_of = select(member.submission_id, member.round_id).where(member.sample_id == sample.id)
+    rounds = {one.submission_id: one.round_id for one in alike if one.graded_at <= sample.at}
+    rounds |= {row.submission_id: row.round_id for row in session.execute(drawn_of)}
+    old = rounds.keys() | _graded_by(session, sample.assignment_id, sample.at)
+    new = [one for one in alike if one.graded_at > sample.at and one.submission_id not in old]
+    if not new:
         return
-    known = confidence.scores(session, sample.assignment_id, sample.calibration_id)
-    scores = [max(known[one.round_id, name] for name in one.levels) for one in later]
+    scores = confidence.scores_when_graded(session, sample.assignment_id, sample.calibration_id, sample.id)
+    # a round that is graded meanwhile by another transaction has no score here
+    later = sorted(
+        (one for one in new if one.round_id in scores), key=lambda one: (one.graded_at, one.submission_id)
+    )
+    before = [scores[one] for one in rounds.values() if one in scores]
     seed = select(first.seed).where(first.sample_id == sample.id, first.number == 1)
-    found = score_drift(list(before.values()), scores, seed=session.scalar(seed) or 0)
+    found = score_drift(before, [scores[one.round_id] for one in later], seed=session.scalar(seed) or 0)
     if found.alarm:
         yield TakenBack("drift", later[found.seen - 1].graded_at)
+
+
+def _graded_by(session: Session, assignment_id: int, at: datetime) -> set[str]:
+    """Submissions that had a grade then: if they are graded again, this makes no later work of them."""
+    query = (
+        select(Grade.submission_id)
+        .join(Submission, Submission.id == Grade.submission_id)
+        .where(Submission.assignment_id == assignment_id, Grade.created_at <= at)
+    )
+    return set(session.scalars(query))
 
 
 def _changed(origin: Origin, known: frozenset[Origin], at: datetime) -> TakenBack:

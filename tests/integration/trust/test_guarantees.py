@@ -11,7 +11,6 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -107,23 +106,31 @@ class Class:
                 )  # fmt: skip
                 session.add(submission)
                 session.flush()
-                round_ = tables.Round(
-                    submission_id=submission.id, number=1, reason="first", rubric_version_id=version,
-                    state="graded", course_id=school.course, student_id=student.id, created_at=moment,
-                    finished_at=moment,
-                )  # fmt: skip
-                session.add(round_)
-                session.flush()
-                session.add(
-                    tables.Grade(
-                        round_id=round_.id, submission_id=submission.id, points=made.points,
-                        points_so_far=made.points_so_far, final_points=made.points, held=made.held,
-                        max_points=made.max_points, report=made.model_dump(mode="json"), created_at=moment,
-                    )
-                )  # fmt: skip
+                self.grade(session, submission, version, made)
                 ids.append(submission.id)
         self.submissions += ids
         return ids
+
+    def grade(self, session: Any, submission: tables.Submission, version: int, made: Report) -> None:
+        """A further round, which counts."""
+        moment = now(session)
+        rounds = session.query(tables.Round).filter_by(submission_id=submission.id)
+        number = rounds.count() + 1
+        rounds.update({"current": False})
+        round_ = tables.Round(
+            submission_id=submission.id, number=number, reason="first", rubric_version_id=version,
+            state="graded", course_id=self.school.course, student_id=submission.student_id,
+            created_at=moment, finished_at=moment,
+        )  # fmt: skip
+        session.add(round_)
+        session.flush()
+        session.add(
+            tables.Grade(
+                round_id=round_.id, submission_id=submission.id, points=made.points,
+                points_so_far=made.points_so_far, final_points=made.points, held=made.held,
+                max_points=made.max_points, report=made.model_dump(mode="json"), created_at=moment,
+            )
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -303,24 +310,53 @@ def test_another_origin_takes_the_proof_back(
         works.release()
 
 
-def test_a_shift_of_scores_takes_the_proof_back(works: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+def _sure(percent: int, **changes: Any) -> Report:
+    """As the class, but the model is so sure of its levels."""
+    plain = given(3, 4.5, **changes)
+    criteria = tuple(one.model_copy(update={"confidence": percent}) for one in plain.criteria)
+    return plain.model_copy(update={"criteria": criteria})
+
+
+def test_a_shift_of_scores_takes_the_proof_back(works: Class) -> None:
     works.draw()
     works.mark(works.drawn())
-    later = set(works.add(20, given(3, 4.5)))
+    works.add(20, given(3, 4.5))
     assert works.proof().proven  # the same scores as before
-    plain = confidence.scores
-
-    def shifted(session: Any, *which: Any) -> dict[tuple[str, str], float]:
-        rounds = select(tables.Round.id).where(tables.Round.submission_id.in_(later))
-        riskier = set(session.scalars(rounds))
-        known = plain(session, *which)
-        return {key: 0.9 if key[0] in riskier else value for key, value in known.items()}
-
-    monkeypatch.setattr(confidence, "scores", shifted)
+    works.add(20, _sure(5))
     proof = works.proof()
     assert [one.cause for one in proof.taken_back] == ["drift"]
     assert not proof.proven
     assert "another certainty" in works.page()
+
+
+def test_what_happens_after_grading_is_no_shift(works: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second opinions come late; held grades are reviewed; work is graded again."""
+    monkeypatch.undo()
+
+    def with_opinions(session: Any, assignment: tables.Assignment) -> None:
+        for round_ in session.query(tables.Round):
+            session.add(
+                tables.SecondOpinion(
+                    round_id=round_.id, stage="feedback", submission_id=round_.submission_id,
+                    assignment_id=assignment.id, state="done", apart=0, created_at=now(session),
+                    opinions=[{"criterion": name, "second": 3} for name in ("load", "think")],
+                )
+            )  # fmt: skip
+
+    works.change(with_opinions)
+    works.draw(5)
+    works.add(20, given(3, 4.5))
+    held = works.add(20, _sure(5, held=True))
+
+    def later(session: Any, assignment: tables.Assignment) -> None:
+        for grade in session.query(tables.Grade).filter(tables.Grade.submission_id.in_(held)):
+            grade.held, grade.reviewed_at = False, now(session)
+        version = versions.published_version(session, assignment).id
+        for one in works.submissions[:20]:
+            works.grade(session, session.get_one(tables.Submission, one), version, _sure(5))
+
+    works.change(later)
+    assert works.proof().taken_back == ()
 
 
 def test_another_rubric_takes_the_proof_back(works: Class) -> None:

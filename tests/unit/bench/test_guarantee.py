@@ -20,8 +20,9 @@ def test_few_classes_exceed_the_target(name: str) -> None:
     assert name in table([row])
 
 
-def test_drift_takes_the_proof_back() -> None:
-    found = simulate_drift(40, 400, seed=3)
+@pytest.mark.parametrize(("classes", "opinions"), [(40, False), (10, True)])
+def test_drift_takes_the_proof_back(classes: int, opinions: bool) -> None:
+    found = simulate_drift(classes, 400, seed=3, opinions=opinions)
     assert found.in_time == found.classes
     assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
 
@@ -32,6 +33,7 @@ def test_2_000_classes_of_each_planted_grader() -> None:
     for one in rows:
         assert one.exceeded / one.classes <= at_most(0.05, one.classes), one
     assert of_oracle(rows) >= 0.7
-    found = simulate_drift(2_000, 400, seed=1)
-    assert found.in_time / found.classes >= 0.95
-    assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
+    for opinions in (False, True):
+        found = simulate_drift(2_000, 400, seed=1, opinions=opinions)
+        assert found.in_time / found.classes >= 0.95
+        assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
