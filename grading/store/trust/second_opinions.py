@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, distinct, func, insert, literal, null, select, update
+from sqlalchemy import (
+    ColumnElement,
+    delete,
+    distinct,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from grading.domain.jobs import Judgement
@@ -26,7 +36,7 @@ from grading.scoring.second_opinions import wants_opinion
 from grading.store.audit import write_audit
 from grading.store.bulk import delete_rows
 from grading.store.change_tracking import TRACKED_MANUALLY, mark_changed
-from grading.store.database import now
+from grading.store.database import insert_into, now
 from grading.store.rounds.locking import set_round
 from grading.store.tables import Assignment, Grade, Round, RoundStage, Run, SecondOpinion, Submission, new_id
 
@@ -100,7 +110,9 @@ def plan_opinions(session: Session, family_of: Callable[[str], str], most: int) 
     rows = session.execute(_undecided(list(policies)).limit(most)).all() if policies else []
     planned = [one for row in rows for one in _planned(row, policies[row.assignment_id], family_of)]
     if planned:
-        session.execute(insert(SecondOpinion), [{**one, "created_at": now(session)} for one in planned])
+        # another process may have decided the same meanwhile
+        added = insert_into(session, SecondOpinion).on_conflict_do_nothing()
+        session.execute(added, [{**one, "created_at": now(session)} for one in planned])
     return len(rows)
 
 
@@ -168,6 +180,7 @@ def list_due(session: Session, family: str, most: int) -> list[DueOpinion]:
 def begin_round(session: Session, due: DueOpinion) -> str | None:
     """Add the round in which a machine judges again; its id, or None where another process did.
 
+    Also None where the round that it is about does not count any more.
     It has a number below those of gradings, and what the round it is about was prepared with.
     """
     made, moment = new_id(), now(session)
@@ -192,7 +205,8 @@ def begin_round(session: Session, due: DueOpinion) -> str | None:
     columns = {**given, **kept}
     judged = select(*columns.values()).where(Round.id == due.round_id, Round.current)
     added = insert(Round).from_select(list(columns), judged, include_defaults=False)
-    session.execute(added.execution_options(**TRACKED_MANUALLY))
+    if session.scalar(added.returning(Round.id).execution_options(**TRACKED_MANUALLY)) is None:
+        return None
     mine = (SecondOpinion.id == due.id, SecondOpinion.state == OpinionState.WANTED)
     if not _changed(session, update(SecondOpinion).where(*mine), state=OpinionState.RUNNING, by_round=made):
         session.execute(delete(Round).where(Round.id == made).execution_options(**TRACKED_MANUALLY))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from grading.broker import celery_app
 from grading.broker.heartbeats import Heartbeat, Lease
@@ -169,6 +171,29 @@ def test_each_stage_is_judged_by_another_family_in_another_order(cluster: Cluste
     }
     assert grade.points is not None
     assert cluster.asked() == {"one": [], "two": []}
+
+
+def test_what_others_decided_or_replaced_meanwhile_is_left_alone(cluster: Cluster) -> None:
+    cluster.grade()
+    both = Barrier(2)
+
+    def family_of(_model: str) -> str:
+        if cluster.store.engine.dialect.name == "postgresql":  # elsewhere one writes at a time
+            both.wait(30)
+        return "qwen"
+
+    def plan(_number: int) -> int:
+        with cluster.store.write() as session:
+            return second_opinions.plan_opinions(session, family_of, 10)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert max(pool.map(plan, range(2))) == 1
+    assert cluster.states() == {"analysis": "wanted", "feedback": "wanted"}
+    with cluster.store.write() as session:
+        due = second_opinions.list_due(session, "gemma", 10)
+        session.execute(update(Round).values(current=False))
+        assert [second_opinions.begin_round(session, one) for one in due] == [None, None]
+        session.rollback()
 
 
 def test_nothing_is_sent_while_grading_waits_or_is_in_hand(cluster: Cluster) -> None:
