@@ -222,7 +222,7 @@ def add_variants(
     mine = (own.stress_test_id == found.id, own.source_id == source_id)
     session.execute(delete(own).where(*mine, own.variant_id.is_(None), ~own.ended))
     had = session.scalar(select(func.count()).where(own.stress_test_id == found.id)) or 0
-    chosen = made[: MOST_RUNS - had]
+    chosen = made[: max(0, MOST_RUNS - had)]
     if gone or found.cancelled_at is not None or not chosen:
         return 0
     assignment = session.get_one(tables.Assignment, found.assignment_id)

@@ -138,11 +138,19 @@ def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(
     assert not {"names", "layout.loose", "keywords.solution"} & moved
 
 
-def test_variants_are_erased_with_their_student_and_a_cancelled_test_leaves_none(system: Played) -> None:
+def test_variants_are_erased_with_their_student_and_a_cancelled_test_leaves_none(
+    system: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, stress_test_id, actor = begun(system, "s1", "s2")
     for _ in range(2):
         do_chores(system.server)
         system.pass_time(6)
+    with system.store.write() as session, monkeypatch.context() as few:
+        few.setattr(stress_tests, "MOST_RUNS", 1)  # fewer than there are by now
+        source = session.scalars(select(StressVariant.source_id)).first() or ""
+        more = [(catalogue.Planned(("praise",), "praise"), [])] * 500
+        assert stress_tests.add_variants(session, stress_test_id, source, more) == 0
+        session.rollback()
     before = samples(system)
     with system.store.write() as session:
         student = erasure.find_student(session, "s1")
