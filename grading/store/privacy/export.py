@@ -39,6 +39,7 @@ from grading.store.tables import (
     GoldenSubmission,
     Grade,
     GroupMember,
+    GuaranteeCandidate,
     GuaranteeMember,
     HumanMark,
     IdempotencyKey,
@@ -57,7 +58,9 @@ from grading.store.tables import (
     RoundStage,
     Run,
     SecondOpinion,
+    SeparateAnswer,
     ShadowRun,
+    StressVariant,
     Submission,
     SubmissionFile,
     SubmissionMember,
@@ -70,14 +73,18 @@ from grading.store.tables.assignments import SAMPLE
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
-ADDED = (Change, Mark, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun)
+ADDED = (
+    Change, Mark, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun, GuaranteeMember,
+    GuaranteeCandidate, SeparateAnswer,
+)  # fmt: skip
 """Tables of what people, and models after them, added to grades."""
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, submissions
              with what was read from their files, gradings, what running their work showed, what models
              read of it, the results of the machines, grades and reports, and the audit of what they did and
-             of what was done with their work; without the instructor's hidden tests
+             of what was done with their work; without the instructor's hidden tests, and without what
+             compares their work with that of others
 submissions/ the files as they were submitted, a folder for each submission
 reports/     the report of each grading as text; "not released" means that the student could not see it yet
 
@@ -152,12 +159,12 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
         Round,
         Grade,
         *ADDED,
-        GuaranteeMember,
         CachedExecution,
         IdempotencyKey,
         InboundWebhook,
     ):
         yield owned, _plain(_in(session, owned, owned.submission_id, student.submissions))
+    yield StressVariant, _plain(_in(session, StressVariant, StressVariant.source_id, student.submissions))
     for part in (RoundStage, Run):
         yield part, _plain(_in(session, part, part.round_id, student.rounds))
     yield Prompt, _plain(_in(session, Prompt, Prompt.run_id, student.runs))

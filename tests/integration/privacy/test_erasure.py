@@ -405,6 +405,13 @@ def test_an_export_holds_every_canary_and_nothing_of_others(lite: Played) -> Non
     assert counts.keys() >= held
     assert data["runs"][0]["result"]["output"]
     assert data["rounds"][0]["prepared"]["documents"]
+    theirs = {
+        table.name
+        for table in Base.metadata.tables.values()
+        if any(key.target_fullname in ("submissions.id", "rounds.id") for key in table.foreign_keys)
+    }
+    # of two students, and of hidden tests
+    assert theirs - data.keys() == {"similar_pairs", "answers"}
 
 
 @pytest.mark.parametrize(
