@@ -43,6 +43,7 @@ from grading.store.tables import (
     Grade,
     GroupMember,
     GuaranteeSample,
+    HumanMark,
     Identity,
     Mark,
     Membership,
@@ -69,7 +70,16 @@ ALL_COURSES = (0, 0)
 TRACKED_MANUALLY = {"change_tracking": "manual"}
 """Execution options of a statement on many rows whose changes the caller records by `mark_changed`."""
 _OF_SUBMISSION = (Grade, Round, Change, Mark, SubmissionMember, RegradeRequest, SeparateAnswer)
-_OF_ASSIGNMENT = (Submission, RubricVersion, Extension, GroupMember, Example, DryRun, GuaranteeSample)
+_OF_ASSIGNMENT = (
+    Submission,
+    RubricVersion,
+    Extension,
+    GroupMember,
+    Example,
+    DryRun,
+    GuaranteeSample,
+    HumanMark,
+)
 _TRACKED_TABLES = (*_OF_SUBMISSION, *_OF_ASSIGNMENT, Assignment, Course, Membership)
 _INSERT = Base.metadata.tables["change_markers"].insert()
 _INSERT_OF = _INSERT.from_select(

@@ -74,7 +74,9 @@ def import_marks(
 
     A mark that another file gave of the same work, criterion and marker is replaced.
     """
-    session.execute(select(Assignment.id).where(Assignment.id == assignment.id).with_for_update())
+    session.execute(
+        select(Assignment.id).where(Assignment.id == assignment.id).with_for_update(key_share=True)
+    )
     known = _is_known(session, assignment.id, digest)
     plan = _Plan(session, assignment, table)
     done = plan.summary(known)

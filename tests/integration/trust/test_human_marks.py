@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from grading.statistics.overview import overview
-from grading.store import schema, tables
+from grading.store import change_tracking, schema, tables
+from grading.store.change_tracking import Stamp
 from grading.store.privacy import erasure
 from grading.store.reporting import class_statistics
 from grading.store.trust import confidence
@@ -60,7 +61,9 @@ def test_marks_from_before(
     tried = grader("trust", "import", str(file), "--assignment", "ba/hw1", "--dry-run")
     assert "11 marks would be imported: 3 works, 2 markers (AB, CD), 1 missing" in tried.out
     assert stored(school) == []
+    before = changed(school)
     done = grader("trust", "import", str(file), "--assignment", "ba/hw1")
+    assert changed(school) != before  # pages that show how far people agree are made anew
     assert "2 works have a submission here" in done.out
     assert "compared between people only: old-1" in done.out
     assert "nothing changes" in grader("trust", "import", str(file), "--assignment", "ba/hw1").out
@@ -83,6 +86,11 @@ def test_marks_from_before(
         erasure.erase_student(session, known_as, "cli")
     assert len(stored(school)) == 8
     school.close()
+
+
+def changed(school: School) -> Stamp:
+    with school.store.read() as session:
+        return change_tracking.stamp(session, school.course, school.assignment)
 
 
 def stored(school: School) -> list[tables.HumanMark]:
