@@ -13,6 +13,7 @@ from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.errors import Conflict
 from grading.store.trust import parity
+from grading.store.trust.shadow_runs import gradable
 from grading.store.views import submission_lists
 
 pages = Blueprint("parity", __name__)
@@ -28,9 +29,10 @@ def show(assignment_id: int) -> str:
         line = submission_lists.assignment_line(found, found.course)
         candidates = parity.list_candidates(session, assignment_id)
         nights = parity.list_nights(session, assignment_id)
+        golden = parity.golden_ids(session, assignment_id)
+        able = len(gradable(session, golden))
         alarms = [one for one in parity.list_alarms(session) if one.assignment_id == assignment_id]
-    golden = [one for one in candidates if one.chosen]
-    proposed = {one.submission_id for one in golden} or set(parity.propose(candidates))
+    proposed = set(golden or parity.propose(candidates))
     step = max(1, -(-len(candidates) // MOST_SHOWN))
     shown = [one for at, one in enumerate(candidates) if at % step == 0 or one.submission_id in proposed]
     return render_template(
@@ -39,6 +41,8 @@ def show(assignment_id: int) -> str:
         actor=actor,
         candidates=shown,
         golden=golden,
+        able=able,
+        fewest=parity.FEWEST,
         proposed=proposed,
         nights=nights,
         alarms=alarms,

@@ -47,7 +47,7 @@ NOT_COMPARED = ("run_id", "round_id", "nonce", "attempt", "budget_s", "avoid", "
 def sweep(server: Server) -> None:
     """Plan nights, read answers, send the next runs, compare: one sweeper at a time. Raises redis errors."""
     with server.store.read() as session:
-        due = parity.assignments_due(session, parity.night_of(now(session)))
+        due = parity.assignments_due(session, parity.night_of(now(session)), _machines(server))
         if not due and not shadow_runs.any_open(session):
             return
         # what waits for a machine that is off for the night waits without a write
@@ -71,10 +71,14 @@ def sweep(server: Server) -> None:
 
 def plan(server: Server, session: Session, assignment_id: int) -> None:
     """Tonight's runs of an assignment's golden submissions, for all machines."""
-    machines = {machine.name: tuple(machine.stages) for machine in server.config.machines}
     night = parity.night_of(now(session))
-    count = parity.plan_night(session, assignment_id, night, machines)
+    count = parity.plan_night(session, assignment_id, night, _machines(server))
     log.info("parity of assignment %d: %d shadow runs for the night of %s", assignment_id, count, night)
+
+
+def _machines(server: Server) -> dict[str, tuple[str, ...]]:
+    """All machines with their stages."""
+    return {machine.name: tuple(machine.stages) for machine in server.config.machines}
 
 
 def collect(server: Server) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, null, or_, select, update
+from sqlalchemy import ColumnElement, Select, exists, func, null, or_, select, update
 from sqlalchemy.orm import Session
 
 from grading.config.settings import Retention
@@ -35,6 +35,7 @@ from grading.store.tables import (
     ClassUpload,
     Example,
     GatewayUse,
+    GoldenSubmission,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -155,13 +156,15 @@ def _open_rounds() -> ColumnElement[bool]:
 def _old_results(before: datetime) -> Select[Any]:
     """Finished rounds that still have prepared documents and results.
 
-    A current round that is partial or failed may be retried and keeps what that needs.
+    A current round that is partial or failed may be retried and keeps what that needs; a golden submission
+    is graded again each night.
     """
     hidden = select(Grade.id).where(Grade.round_id == Round.id, Grade.released_at.is_(None)).exists()
     over = Round.state.in_(FINAL) & ~Round.current
     seen = (Round.state == RoundState.GRADED) & ~hidden
+    golden = Round.current & exists().where(GoldenSubmission.submission_id == Round.submission_id)
     still = Round.prepared.is_not(null())
-    return select(Round.id).where(Round.finished_at < before, still, or_(over, seen))
+    return select(Round.id).where(Round.finished_at < before, still, ~golden, or_(over, seen))
 
 
 def _remove(session: Session, kind: str, query: Select[Any]) -> int:

@@ -152,13 +152,17 @@ def night_of(moment: datetime) -> date:
     return (moment.astimezone() - timedelta(hours=1)).date()
 
 
-def assignments_due(session: Session, night: date) -> list[int]:
-    """Assignments with golden submissions for which this night was not planned."""
+def assignments_due(session: Session, night: date, machines: Mapping[str, Collection[str]]) -> list[int]:
+    """Assignments whose golden submissions these machines (with their stages) can grade in a night.
+
+    Without those for which the night was planned, and those with too few that can still be graded.
+    """
     planned = exists().where(
         ShadowRun.assignment_id == GoldenSubmission.assignment_id, ShadowRun.night == night
     )
     query = select(GoldenSubmission.assignment_id).where(~planned).distinct()
-    return list(session.scalars(query.order_by(GoldenSubmission.assignment_id)))
+    unplanned = session.scalars(query.order_by(GoldenSubmission.assignment_id)).all()
+    return [one for one in unplanned if _runs(session, one, night, machines)]
 
 
 def plan_night(
@@ -171,7 +175,20 @@ def plan_night(
     old = (ShadowRun.assignment_id == assignment_id, ShadowRun.night.is_not(None))
     session.execute(delete(ShadowRun).where(*old, ShadowRun.night < night, ShadowRun.state.in_(OPEN)))
     session.execute(delete(ShadowRun).where(*old, ShadowRun.night < night - KEPT))
-    rows = [
+    rows = _runs(session, assignment_id, night, machines)
+    if rows:
+        session.execute(insert(ShadowRun), rows)
+    return len(rows)
+
+
+def _runs(
+    session: Session, assignment_id: int, night: date, machines: Mapping[str, Collection[str]]
+) -> list[dict[str, Any]]:
+    """The rows of a night, none where too few submissions can be graded."""
+    able = gradable(session, golden_ids(session, assignment_id))
+    if len(able) < FEWEST:
+        return []
+    return [
         {
             "id": tables.new_id(),
             "night": night,
@@ -182,15 +199,12 @@ def plan_night(
             "repeat": repeat,
             "machine": machine,
         }
-        for one in gradable(session, golden_ids(session, assignment_id))
+        for one in able
         for stage in _judging(session, one.rubric_version_id)
         for machine, stages in machines.items()
         if stage in stages
         for repeat in range(REPEATS)
     ]
-    if rows:
-        session.execute(insert(ShadowRun), rows)
-    return len(rows)
 
 
 def _judging(session: Session, version_id: int) -> list[str]:

@@ -28,6 +28,7 @@ from grading.store.tables import (
     Blob,
     ClassUpload,
     GatewayUse,
+    GoldenSubmission,
     Grade,
     IdempotencyKey,
     InboundWebhook,
@@ -134,11 +135,18 @@ def test_what_is_kept_long_enough_goes_and_nothing_else(system: Played) -> None:
 
 def test_results_go_and_reports_stay(lite: Played) -> None:
     store = lite.store
-    one = submit(store, add_assignment(store, release="at_once"), "ada")
+    assignment = add_assignment(store, release="at_once")
+    one = submit(store, assignment, "ada")
     hidden = submit(store, add_assignment(store, "basket"), "ada")
     lite.work_off()
     lite.pass_time(100 * DAY_S)
     with store.write() as session:
+        golden = GoldenSubmission(submission_id=one.submission_id, assignment_id=assignment, at=now(session))
+        session.add(golden)
+        session.flush()
+        assert not retention.delete_chunk(session, Retention(results_days=30))
+        session.delete(golden)
+        session.flush()
         before = session.scalars(select(Grade.report).where(Grade.round_id == one.round_id)).one()
         assert retention.delete_chunk(session, Retention(results_days=30))["results"] == 1
         assert not retention.delete_chunk(session, Retention(results_days=30))
