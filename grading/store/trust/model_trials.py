@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import delete, exists, insert, or_, select
@@ -17,7 +17,9 @@ from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.scoring.proposed_levels import judgement_of_model
+from grading.statistics.agreement import FEWEST
 from grading.statistics.model_comparison import Compared, Level, by_criterion, compare_models
+from grading.statistics.submission_data import BLIND, PersonLevel
 from grading.store import tables
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks
@@ -25,6 +27,7 @@ from grading.store.database import now
 from grading.store.review import person_levels
 from grading.store.tables import ModelTrial, ShadowRun
 from grading.store.tables.assignments import SAMPLE
+from grading.store.trust import human_marks
 from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, Gradable, gradable, outcome
 
 NOBODY_MARKED = define_message(
@@ -46,6 +49,8 @@ class Marked:
     """Criterion -> (person, model of now)."""
     titles: Mapping[str, str]
     flags: tuple[str, ...]
+    blind: Mapping[str, tuple[float, float]]
+    """The same by people who did not know the model's level: others are drawn to it."""
 
     @property
     def share(self) -> float:
@@ -54,29 +59,53 @@ class Marked:
 
 
 def list_marked(session: Session, assignment_id: int, stage: str) -> list[Marked]:
-    """All that people marked, changed or reviewed, and a model graded."""
+    """All that people marked, changed or reviewed, or marked before, and a model graded."""
     chosen = select(tables.Submission.id).where(tables.Submission.assignment_id == assignment_id).subquery()
     marks = person_levels.load_marks(session, chosen)
     changes = person_levels.load_changes(session, chosen)
+    before: dict[str, list[PersonLevel]] = defaultdict(list)
+    for level in human_marks.load_levels(session, assignment_id, {}):
+        before[level.work].append(level)
     found = []
     for row in session.execute(_seen_by_people(assignment_id)):
         report = Report.model_validate(row.report)
         graded = {one.criterion: one for one in report.criteria if one.stage == stage}
         known = (marks.get(row.round_id, ()), changes.get(row.round_id, ()))
         reviewer = row.reviewed_by if row.reviewed_at else None
-        by_people: dict[str, list[float]] = defaultdict(list)
-        for level in person_levels.levels(row.submission_id, reviewer, graded, *known):
-            by_people[level.criterion].append(level.level)
-        levels = {
-            name: (statistics.fmean(given), float(judgement.level))
-            for name, given in by_people.items()
-            if (judgement := judgement_of_model(report, graded[name])) is not None
+        given = [*person_levels.levels(row.submission_id, reviewer, graded, *known)]
+        given += [one for one in before[row.submission_id] if one.criterion in graded]
+        proposed = {
+            name: float(judgement.level)
+            for name, one in graded.items()
+            if (judgement := judgement_of_model(report, one)) is not None
         }
-        if levels:
+        if levels := _beside(given, proposed):
             titles = {name: graded[name].title for name in levels}
             flags = tuple(sorted({flag.code for flag in report.flags}))
-            found.append(Marked(row.submission_id, levels, titles, flags))
+            blind = _beside([one for one in given if one.how in BLIND], proposed)
+            found.append(Marked(row.submission_id, levels, titles, flags, blind))
     return found
+
+
+def _beside(given: Sequence[PersonLevel], proposed: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """Criterion -> the mean level by people, and the model's, where both judged."""
+    by_people: dict[str, list[float]] = defaultdict(list)
+    for one in given:
+        by_people[one.criterion].append(one.level)
+    return {
+        name: (statistics.fmean(levels), proposed[name])
+        for name, levels in by_people.items()
+        if name in proposed
+    }
+
+
+def comparable(marked: Sequence[Marked]) -> tuple[list[Marked], bool]:
+    """Those by people who did not know the model's levels, with these only, where there are enough; else all.
+
+    Also whether there were: else the levels favour the model of now, and nothing follows from them.
+    """
+    blind = [replace(one, levels=one.blind) for one in marked if one.blind]
+    return (blind, True) if len(blind) >= FEWEST else (list(marked), False)
 
 
 def _seen_by_people(assignment_id: int) -> Any:
@@ -84,6 +113,7 @@ def _seen_by_people(assignment_id: int) -> Any:
     seen = (
         exists().where(tables.Mark.round_id == round_.id),
         exists().where(tables.Change.round_id == round_.id),
+        exists().where(tables.HumanMark.submission_id == submission.id),
         grade.reviewed_at.is_not(None),
     )
     columns = (grade.report, grade.reviewed_at, grade.reviewed_by)
@@ -121,7 +151,8 @@ def start_trial(session: Session, assignment_id: int, wanted: Wanted, actor: Act
     """Let idle machines with this model grade a sample; the trial's id. Raises Conflict."""
     marked = list_marked(session, assignment_id, wanted.stage)
     able = {one.submission_id: one for one in gradable(session, [one.submission_id for one in marked])}
-    sample = stratified([one for one in marked if one.submission_id in able], min(wanted.size, MOST))
+    pool, _blind = comparable([one for one in marked if one.submission_id in able])
+    sample = stratified(pool, min(wanted.size, MOST))
     if not sample:
         raise Conflict(NOBODY_MARKED)
     trial = ModelTrial(
@@ -209,6 +240,8 @@ class Found:
     done: int
     failed: int
     errors: tuple[str, ...]
+    blind: bool
+    """People gave these levels without knowing those of the model of now; else no model can be preferred."""
     whole: Compared
     criteria: tuple[tuple[str, Compared], ...]
     """Title and figures."""
@@ -219,8 +252,10 @@ class Found:
 def load_found(session: Session, trial: ModelTrial) -> Found:
     """Compare the levels that are there with those of people and of the model of now."""
     runs = list(session.scalars(select(ShadowRun).where(ShadowRun.trial_id == trial.id)))
-    marked = {one.submission_id: one for one in list_marked(session, trial.assignment_id, trial.stage)}
     told = {run.submission_id: outcome(run) for run in runs if run.state in (DONE, FAILED)}
+    known = list_marked(session, trial.assignment_id, trial.stage)
+    compared, blind = comparable([one for one in known if one.submission_id in told])
+    marked = {one.submission_id: one for one in compared}
     levels = list(_levels(marked, {work: one for work, one in told.items() if one.ok}))
     titles = {name: title for one in marked.values() for name, title in one.titles.items()}
     criteria = by_criterion(levels)
@@ -229,6 +264,7 @@ def load_found(session: Session, trial: ModelTrial) -> Found:
         done=sum(one.ok for one in told.values()),
         failed=sum(not one.ok for one in told.values()),
         errors=tuple(sorted({one.error for one in told.values() if not one.ok})),
+        blind=blind,
         whole=compare_models(levels),
         criteria=tuple((titles[name], criteria[name]) for name in sorted(criteria, key=lambda n: titles[n])),
         new=_effort([one for one in told.values() if one.ok]),

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from datetime import date
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import null, select, update
 
 from app.trust.model_trials import machines_to_change
 from grading.domain.jobs import Judgement, Provenance
 from grading.domain.permissions import Actor
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.domain.stages import AnalysisOutput
+from grading.store import tables
+from grading.store.database import now
 from grading.store.tables import Audit, ModelTrial, Round, ShadowRun
 from grading.store.trust import model_trials, parity, shadow_runs
 from grading.store.trust.model_trials import Wanted
@@ -29,7 +31,7 @@ def school(school_url: str) -> Iterator[School]:
     made.close()
 
 
-def marked_class(school: School, size: int = 24) -> list[str]:
+def marked_class(school: School, size: int = 24, *, blind: bool = True) -> list[str]:
     """People and the model of now differ by one level now and then; documents are still there."""
     how = Provenance(machine="m", engine="ollama", model="now")
     made = []
@@ -39,7 +41,7 @@ def marked_class(school: School, size: int = 24) -> list[str]:
         now = max(0, level - (n % 2))
         output = AnalysisOutput(judgements=(Judgement(criterion="load", level=now),))
         school.grade(submission, a_report(now, 3, analysis=output, stages={"analysis": how}), released=True)
-        mark(school, submission, "load", level)
+        mark(school, submission, "load", level, blind=blind)
         made.append(submission)
     with school.store.write() as session:
         session.execute(update(Round).values(prepared={"documents": [], "hidden_evidence": {}}))
@@ -98,6 +100,36 @@ def test_a_model_is_tried_beside_people(school: School) -> None:
     assert sorted(told) == ["model_trial.decide", "model_trial.start"]
 
 
+def test_levels_that_people_gave_knowing_those_of_the_model_prefer_none(school: School) -> None:
+    works = marked_class(school, 12, blind=False)
+    actor = Actor(school.users["teacher"], administrator=True)
+    with school.store.write() as session:
+        wanted = Wanted("analysis", "rules", "rules")
+        trial = model_trials.start_trial(session, school.assignment, wanted, actor)
+    assert answer(school) == 12
+    page = f"/model-trials/{trial}"
+    assert "had seen those of the model in use" in school.client("teacher").get(page).text
+    for work in works[:8]:
+        mark(school, work, "load", 2, "teacher")
+    with school.store.write() as session:
+        made = tables.MarkImport(
+            assignment_id=school.assignment, sha256="0", name="old.csv", marks=2, at=now(session)
+        )
+        session.add(made)
+        session.flush()
+        for work in works[8:10]:
+            session.add(
+                tables.HumanMark(
+                    assignment_id=school.assignment, import_id=made.id, work=work, submission_id=work,
+                    marker="AB", criterion="load", level=2,
+                )
+            )  # fmt: skip
+    with school.store.read() as session:
+        found = model_trials.load_found(session, session.get_one(ModelTrial, trial))
+    assert (found.blind, found.whole.submissions, found.whole.n) == (True, 10, 10)
+    assert "had seen those of the model in use" not in school.client("teacher").get(page).text
+
+
 def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(school: School) -> None:
     marked_class(school, 20)
     actor = Actor(school.users["teacher"], administrator=True)
@@ -129,11 +161,13 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         url, data={**form, "submission": proposed}, follow_redirects=True
     ).text  # fmt: skip
     with school.store.write() as session:
-        night = date(2026, 11, 27)
-        assert parity.assignments_due(session, night) == [school.assignment]
-        count = parity.plan_night(session, school.assignment, night, {"m1": ["analysis"], "m2": ["feedback"]})
+        night, machines = date(2026, 11, 27), {"m1": ["analysis"], "m2": ["feedback"]}
+        # a night without any run would be due for ever
+        assert parity.assignments_due(session, night, {"m1": ["another"]}) == []
+        assert parity.assignments_due(session, night, machines) == [school.assignment]
+        count = parity.plan_night(session, school.assignment, night, machines)
         assert count == 2 * 10 * parity.REPEATS
-        assert parity.assignments_due(session, night) == []
+        assert parity.assignments_due(session, night, machines) == []
     assert "waits for idle machines" in teacher.get(url).text
     while answer(school):
         pass
@@ -142,6 +176,14 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         assert (judged.machines, judged.findings) == (("m1",), ())
         assert parity.settle(session, judged, lambda _stage: {"m1"}) == []
     assert "Yes, as far as the golden submissions show." in teacher.get(url).text
+    with school.store.write() as session:
+        kept = select(Round.id).where(Round.submission_id.in_(proposed[:4]))
+        session.execute(update(Round).where(Round.id.not_in(kept)).values(prepared=null()))
+        assert parity.assignments_due(session, date(2026, 11, 28), machines) == []
+    assert "only 4 golden submissions can still be graded" in teacher.get(url).text
+    with school.store.write() as session:
+        session.execute(update(Round).values(prepared=null()))
+    assert "End the comparison" in teacher.get(url).text
     teacher.post(url, data=form)
     with school.store.read() as session:
         assert parity.golden_ids(session, school.assignment) == []
