@@ -99,7 +99,13 @@ def save(assignment_id: int, criterion: str, submission_id: str) -> Answer:
     except MarkRefused as error:
         return _page(actor, assignment_id, criterion, submission_id, render_error(error)), error.status
     if not blind:
-        flash(_("Saved as not blind: you had seen the model's levels. It proves nothing."), "warning")
+        flash(
+            _(
+                "Saved as not blind: you had seen the model's levels, or which marks differ from them. "
+                "It proves nothing."
+            ),
+            "warning",
+        )
     return _lead_on(actor, found, submission_id)
 
 
@@ -124,6 +130,7 @@ def _page(actor: Actor, assignment_id: int, criterion: str, submission_id: str, 
         after=found.ids[at + 1] if at + 1 < len(found.ids) else None,
         given=form.given.get(criterion),
         known=form.known,
+        compared=form.compared,
         taken=taken,
         problem=problem,
     )

@@ -65,7 +65,8 @@ def save(submission_id: str) -> Response | tuple[str, int]:
             found = _drawn(session, assignment, actor)
     except MarkRefused as error:
         return _page(actor, submission_id, render_error(error)), error.status
-    flash(_("Saved.") if blind else _("Saved as not blind: you had seen the model's levels."))
+    unblind = _("Saved as not blind: you had seen the model's levels, or which marks differ from them.")
+    flash(_("Saved.") if blind else unblind)
     following = next((one.id for one in found if not one.marked and one.id != submission_id), None)
     if following is None:
         return redirect(url_for("second_marking.listing", assignment_id=view.assignment_id, **_draw()), 303)
@@ -86,6 +87,7 @@ def _page(actor: Actor, submission_id: str, problem: str = "") -> str:
         criteria=before.rubric.criteria,
         given={**before.given, **_levels()},
         known=before.known,
+        compared=before.compared,
     )
 
 

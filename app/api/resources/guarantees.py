@@ -21,7 +21,10 @@ class CriterionSample(BaseModel):
 
     criterion: str = Field(description="the ID in the rubric", examples=["load"])
     marked: int = Field(description="the number of submissions of the sample that are marked", examples=[40])
-    wrong: int = Field(description="the number of marked levels that are too far from staff's", examples=[1])
+    wrong: int | None = Field(
+        description="the number of marked levels that are too far from staff's; `null` until all are marked",
+        examples=[1],
+    )
     left: int = Field(description="the number of submissions that are still to be marked", examples=[0])
 
 
@@ -76,6 +79,7 @@ def guarantee(call: Call, about: tables.Assignment) -> GuaranteeState:
     """Get how many grades of an assignment may be released unread (staff only)."""
     proof = guarantees.load_proof(call.session, about)
     wanted = proof.sample.wanted if proof.sample else None
+    done = proof.sample is not None and proof.sample.done
     said = wanted is not None and proof.proven and proof.threshold is not None
     return GuaranteeState(
         graded=proof.graded,
@@ -92,7 +96,10 @@ def guarantee(call: Call, about: tables.Assignment) -> GuaranteeState:
         needs_person=len(proof.needs_person),
         taken_back=[one.cause for one in proof.taken_back],
         criteria=[
-            CriterionSample(criterion=one.id, marked=one.marked, wrong=one.wrong, left=one.left)
+            # as on the page: who still marks must not see whether their marks differ
+            CriterionSample(
+                criterion=one.id, marked=one.marked, wrong=one.wrong if done else None, left=one.left
+            )
             for one in proof.criteria
         ],
     )

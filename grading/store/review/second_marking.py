@@ -16,7 +16,17 @@ from grading.domain.rubric import Criterion, Rubric
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.final_score import counting_of_assignment
-from grading.store.tables import Assignment, Audit, Grade, Mark, Round, RubricVersion, Submission
+from grading.store.tables import (
+    Assignment,
+    Audit,
+    Grade,
+    GuaranteeCandidate,
+    GuaranteeMember,
+    Mark,
+    Round,
+    RubricVersion,
+    Submission,
+)
 
 NO_SUCH_SUBMISSION_TO_MARK = define_message(
     "second_marking.no_such_submission_to_mark", "This submission does not exist."
@@ -92,6 +102,8 @@ class MarkingForm(Value):
     """Criterion -> the level they gave."""
     known: bool
     """They have seen the model's levels."""
+    compared: bool
+    """They marked it, and pages show how the marks of its sample compare with the model's levels."""
 
 
 def load_marking_form(session: Session, submission_id: str, round_id: str, actor: Actor) -> MarkingForm:
@@ -104,6 +116,7 @@ def load_marking_form(session: Session, submission_id: str, round_id: str, actor
         rubric=Rubric.model_validate(row.rubric),
         given={one.criterion: one.level for one in levels},
         known=row.known,
+        compared=row.marked and _is_compared(session, submission_id),
     )
 
 
@@ -160,11 +173,13 @@ def _current_round(session: Session, submission_id: str) -> str:
 def _keep_marks(
     session: Session, round_id: str, submission_id: str, levels: Mapping[str, float], actor: Actor
 ) -> bool:
-    blind = not has_seen(session, submission_id, actor)
     rows = {
         row.criterion: row
         for row in session.scalars(select(Mark).where(Mark.round_id == round_id, Mark.by == actor.user_id))
     }
+    corrects = any(name in rows and rows[name].level != level for name, level in levels.items())
+    informed = corrects and _is_compared(session, submission_id)
+    blind = not (informed or has_seen(session, submission_id, actor))
     moment = now(session)
     for criterion, level in levels.items():
         row = rows.get(criterion)
@@ -176,3 +191,25 @@ def _keep_marks(
         row.level, row.at = level, moment
     write_audit(session, actor.name, "mark.give", f"submission:{submission_id}", {"blind": blind})
     return blind
+
+
+def _is_compared(session: Session, submission_id: str) -> bool:
+    """Whether a draw with this submission is marked, so that pages show which marks differ from levels."""
+    candidate, member = GuaranteeCandidate, GuaranteeMember
+    drawn = candidate.turn.is_not(None)
+    draws = select(candidate.sample_id, candidate.number).where(
+        candidate.submission_id == submission_id, drawn
+    )
+    for sample_id, number in session.execute(draws).all():
+        one = (candidate.sample_id == sample_id, candidate.number == number, drawn)
+        of_draw = (candidate.sample_id == member.sample_id) & (
+            candidate.submission_id == member.submission_id
+        )
+        members = select(member.round_id, member.levels).join(candidate, of_draw).where(*one)
+        current = members.join(Round, (Round.id == member.round_id) & Round.current).subquery()
+        marks = select(Mark.round_id, Mark.criterion).join(current, current.c.round_id == Mark.round_id)
+        marked = {(row.round_id, row.criterion) for row in session.execute(marks)}
+        rows = session.execute(select(current.c.round_id, current.c.levels))
+        if all((row.round_id, name) in marked for row in rows for name in row.levels):
+            return True
+    return False

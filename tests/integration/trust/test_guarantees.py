@@ -181,6 +181,30 @@ def test_what_differs_is_not_released_and_named(works: Class) -> None:
     assert [(one.marked, one.wrong) for one in proof.criteria] == [(SAMPLE, 1), (SAMPLE, 0)]
 
 
+def test_a_mark_that_is_corrected_after_the_result_is_not_blind(works: Class) -> None:
+    school = works.school
+    client, token = school.client(), school.token("teacher", "read")
+    at = f"/api/v1/assignments/{school.assignment}/guarantee"
+
+    def wrong() -> list[Any]:
+        return [one["wrong"] for one in client.get(at, headers=token).json["criteria"]]
+
+    works.draw()
+    drawn = works.drawn()
+    works.mark(drawn[1:])
+    works.mark(drawn[1:2], load=0)
+    works.mark(drawn[1:2])  # while others are to be marked, a slip is put right
+    assert wrong() == [None, None]
+    works.mark(drawn[:1], load=0)
+    assert wrong() == [1, 0]
+    one = f"/assignments/{school.assignment}/review/sample/load/submissions/{drawn[0]}"
+    assert "it does not count as blind" in school.client("teacher").get(one).get_data(as_text=True)
+    works.mark(drawn[:1])  # now that the page says which one differs
+    assert wrong() == [1, 0]
+    works.mark(drawn[:1], who="grader")
+    assert wrong() == [0, 0]
+
+
 def test_marks_that_are_not_blind_do_not_count(works: Class) -> None:
     works.draw()
     drawn = works.drawn()
