@@ -8,7 +8,7 @@ from flask import Blueprint, flash, jsonify, redirect, render_template, request,
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from app.web import assignment_pages, auth, parsing
+from app.web import assignment_pages, auth, grade_view_audit, parsing
 from app.web import rubric_texts as words
 from app.web.assignment_pages import ANY
 from app.web.i18n import gettext as _
@@ -161,6 +161,7 @@ def one(dry_run_id: str, submission_id: str) -> str:
         top = assignment_pages.head(session, found)
         (line,) = dry_runs.list_dry_runs(session, found.id, run.id)
         tried = impact.load_reports(session, run, submission_id)
+    grade_view_audit.levels_shown(actor, [submission_id])
     return render_template(
         "experiments/dry_run_submission.html",
         head=top,

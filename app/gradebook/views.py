@@ -29,7 +29,7 @@ from grading.store.audit import write_audit
 from grading.store.courses import courses
 from grading.store.database import now
 from grading.store.grades.gradebook_cells import Cell
-from grading.store.review import bulk_changes, csv_import
+from grading.store.review import bulk_changes, csv_import, level_views
 from grading.store.tables import Assignment
 from grading.store.views import csv_export, gradebook, submission_lists
 from grading.store.views.gradebook import Gradebook
@@ -173,6 +173,8 @@ def table(actor: Actor, course_id: int, assignment: Assignment | None, how: How)
         course = courses.load_course(session, course_id)
         about = f"assignment:{assignment.id}" if assignment else f"course:{course_id}"
         write_audit(session, actor.name, "grades.export", about, {"criteria": how.criteria})
+        if assignment and how.criteria:
+            level_views.record_class(session, actor, assignment.id)
     name = f"{course.slug}-{assignment.slug}" if assignment else course.slug
     content = _table_lines(services().store, course_id, assignment, how)
     return _file(content, f"{name}-grades.csv", "text/csv; charset=utf-8")
@@ -206,6 +208,7 @@ def all_of(actor: Actor, assignment: Assignment) -> Response:
     store = services().store
     with store.write() as session:
         write_audit(session, actor.name, "assignment.export", f"assignment:{assignment.id}")
+        level_views.record_class(session, actor, assignment.id)
         course = courses.load_course(session, assignment.course_id)
     return _file(
         _zipped(_files(store, assignment)), f"{course.slug}-{assignment.slug}.zip", "application/zip"

@@ -196,6 +196,7 @@ def _page(actor: Actor, assignment_id: int, criterion: str, key: str, problem: s
         points = (
             {} if grouped.switches.blind else answer_groups.load_points(session, members[:MEMBERS], criterion)
         )
+    grade_view_audit.levels_shown(actor, list(points))
     claims = services().dispatch.claim_criterion(
         assignment_id, _claims(criterion), actor.user_id, [key or NOTHING]
     )

@@ -115,6 +115,8 @@ def listing(assignment_id: int, criterion: str) -> str:
     count = -(-len(rows) // PER_PAGE) or 1
     page = min(worklist.page_of(request.args), count)
     here = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
+    if not found.switches.blind:
+        grade_view_audit.levels_shown(actor, [row.entry.submission_id for row in here])
     return render_template(
         "review/criterion_list.html",
         across=found,

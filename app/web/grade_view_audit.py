@@ -1,4 +1,7 @@
-"""Records in the audit log who viewed whose grade, after the response: no page waits or fails for it."""
+"""Records who viewed whose grade, in the audit log, and which levels staff saw, for marks that must be blind.
+
+It does so after the response: no page waits or fails for it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,18 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
 from flask import Flask, Response, after_this_request, current_app
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from grading.domain.permissions import Actor
 from grading.store import Store, audit
+from grading.store.review import level_views
 
 log = logging.getLogger(__name__)
 EVERY_S = 600.0
@@ -22,8 +29,20 @@ REMEMBERED = 20_000
 """Views that are remembered; older ones are looked up in the database."""
 KEPT = 1_000
 """Views that wait while the database takes no writes; the oldest are dropped."""
-View = tuple[str, str, dict[str, Any]]
-"""Actor, object (`submission:…`), and how it was viewed."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What an actor views."""
+
+    actor: Actor
+    submissions: Sequence[str] = ()
+    """Whose levels are shown."""
+    assignment_id: int | None = None
+    """Whose levels are all shown."""
+    object_: str = ""
+    """Of the audit, `submission:…`; empty where it lists no such view."""
+    how: dict[str, Any] | None = None
 
 
 class GradeViews:
@@ -55,15 +74,23 @@ class GradeViews:
             self._waiting.clear()
         try:
             with self._store.write() as session:
-                for actor, object_, how in views:
-                    if not audit.viewed_recently(session, actor, object_, timedelta(seconds=EVERY_S)):
-                        audit.write_audit(session, actor, audit.VIEW_ACTION, object_, how)
+                for one in views:
+                    _record(session, one)
         except SQLAlchemyError as error:
             log.warning(
                 "%d views of grades could not be written to the audit log, retrying: %s", len(views), error
             )
             with self._lock:
                 self._waiting.extend(views)
+
+
+def _record(session: Session, view: View) -> None:
+    level_views.record(session, view.actor, view.submissions)
+    if view.assignment_id is not None:
+        level_views.record_class(session, view.actor, view.assignment_id)
+    name, within = view.actor.name, timedelta(seconds=EVERY_S)
+    if view.object_ and not audit.viewed_recently(session, name, view.object_, within):
+        audit.write_audit(session, name, audit.VIEW_ACTION, view.object_, view.how)
 
 
 def watch(app: Flask, store: Store) -> None:
@@ -73,21 +100,36 @@ def watch(app: Flask, store: Store) -> None:
 
 def viewed(actor: Actor, submission_id: str, how: str = "page") -> None:
     """Record, while a request is answered, that the actor sees the grade of this submission."""
-    _viewed(actor, f"submission:{submission_id}", {"how": how})
+    object_ = f"submission:{submission_id}"
+    if _views().new(actor, object_):
+        _later(View(actor, (submission_id,), object_=object_, how={"how": how}))
 
 
 def viewed_all(actor: Actor, assignment_id: int, count: int) -> None:
     """Record that the actor sees the grades of a whole assignment."""
-    _viewed(actor, f"assignment:{assignment_id}", {"how": "zip", "count": count})
+    object_ = f"assignment:{assignment_id}"
+    if _views().new(actor, object_):
+        how = {"how": "zip", "count": count}
+        _later(View(actor, assignment_id=assignment_id, object_=object_, how=how))
 
 
-def _viewed(actor: Actor, object_: str, how: dict[str, Any]) -> None:
-    views = cast(GradeViews, current_app.extensions["grader-views"])
-    if not views.new(actor, object_):
-        return
+def levels_shown(actor: Actor, submission_ids: Sequence[str]) -> None:
+    """Record that a list shows levels of these submissions to the actor; the audit does not list it."""
+    views = _views()
+    new = [one for one in submission_ids if views.new(actor, f"levels:{one}")]
+    if new:
+        _later(View(actor, new))
+
+
+def _views() -> GradeViews:
+    return cast(GradeViews, current_app.extensions["grader-views"])
+
+
+def _later(view: View) -> None:
+    views = _views()
 
     @after_this_request
     def later(response: Response) -> Response:
         if response.status_code < 400:
-            response.call_on_close(lambda: views.write((actor.name, object_, how)))
+            response.call_on_close(lambda: views.write(view))
         return response

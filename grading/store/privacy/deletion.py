@@ -27,6 +27,7 @@ from grading.store.tables import (
     HumanMark,
     IdempotencyKey,
     InboundWebhook,
+    LevelView,
     MailPreference,
     Mark,
     Outbox,
@@ -50,7 +51,8 @@ EVENTS = ("graded", "partial", "failed", "released", "withdrawn")
 
 _OF_SUBMISSION: tuple[type[Any], ...] = (
     Answer, Change, DryRunRound, Example, GoldenSubmission, GuaranteeCandidate, GuaranteeMember, HumanMark,
-    MailPreference, Mark, RegradeRequest, SecondOpinion, SeparateAnswer, ShadowRun, SubmissionMember,
+    LevelView, MailPreference, Mark, RegradeRequest, SecondOpinion, SeparateAnswer, ShadowRun,
+    SubmissionMember,
 )  # fmt: skip
 
 

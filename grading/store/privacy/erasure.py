@@ -38,6 +38,7 @@ from grading.store.tables import (
     HumanMark,
     IdempotencyKey,
     Identity,
+    LevelView,
     MailPreference,
     Membership,
     Outbox,
@@ -103,7 +104,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     sessions.end_sessions(session, student.user_id)
     counts += delete_rows(session, GatewayUse, GatewayUse.token_id.in_(student.tokens))
     personal = (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference)
-    for table in (*personal, Precheck):
+    for table in (*personal, Precheck, LevelView):
         counts += delete_rows(session, table, table.user_id == student.user_id)
     for platform in known_platforms():
         for theirs in (*platform.personal, *platform.transient):

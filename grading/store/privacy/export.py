@@ -45,6 +45,7 @@ from grading.store.tables import (
     IdempotencyKey,
     Identity,
     InboundWebhook,
+    LevelView,
     MailPreference,
     Mark,
     Membership,
@@ -74,10 +75,10 @@ from grading.store.tables.assignments import SAMPLE
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
 ADDED = (
-    Change, Mark, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun, GuaranteeMember,
-    GuaranteeCandidate, SeparateAnswer,
+    Change, Mark, LevelView, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun,
+    GuaranteeMember, GuaranteeCandidate, SeparateAnswer,
 )  # fmt: skip
-"""Tables of what people, and models after them, added to grades."""
+"""Tables of what people, and models after them, added to grades, and who saw them."""
 README = """This is everything Grader holds on one student.
 
 data.json    every row of the database that is theirs: the account, identities, courses, tokens, submissions

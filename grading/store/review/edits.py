@@ -27,7 +27,7 @@ from grading.store.grades import release
 from grading.store.grades.change_history import Made, since, stamp
 from grading.store.grades.final_score import list_changes, update_final_score
 from grading.store.grades.review_state import update_review
-from grading.store.review import rubric_items
+from grading.store.review import level_views, rubric_items
 
 NO_SUCH_CHANGE = define_message("edits.no_such_change", "This change does not exist.")
 NO_GRADE_YET = define_message("edits.no_grade_yet", "This submission has no grade yet.")
@@ -133,6 +133,7 @@ def record_change(session: Session, grade: tables.Grade, wanted: Change, actor: 
     detail: dict[str, Any] = {"kind": wanted.kind, "target": wanted.target, "from": before, "to": value}
     detail |= {"reason": wanted.reason, "change": row.id, "final_points": grade.final_points}
     write_audit(session, actor.name, "grade.change", f"submission:{grade.submission_id}", detail)
+    level_views.record(session, actor, [grade.submission_id])
     if wanted.kind != "confirm":  # nothing that others see of the grade is another
         _tell(session, grade, f"changed:{grade.round_id}:{row.id}")
     return row.id
@@ -163,6 +164,7 @@ def record_undo(session: Session, grade: tables.Grade, row: tables.Change, actor
     update_review(session, grade)
     detail = {"change": row.id, "kind": row.kind, "target": row.target, "final_points": grade.final_points}
     write_audit(session, actor.name, "grade.undo", f"submission:{grade.submission_id}", detail)
+    level_views.record(session, actor, [grade.submission_id])
     if row.kind != "confirm":
         _tell(session, grade, f"changed:{grade.round_id}:{row.id}:undone")
 
@@ -184,6 +186,7 @@ def accept_grade(session: Session, submission_id: str, seen: str, actor: Actor) 
     grade.reviewed_at, grade.reviewed_by = now(session), actor.user_id
     detail = {"held": held, "final_points": grade.final_points}
     write_audit(session, actor.name, "grade.accept", f"submission:{submission_id}", detail)
+    level_views.record(session, actor, [submission_id])
     session.flush()
     assignment = session.get_one(tables.Submission, submission_id).assignment
     itself = release.is_automatic(assignment.release, assignment.release_at, now(session))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from sqlalchemy import Label, distinct, exists, func, select
+from sqlalchemy import distinct, exists, func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
@@ -16,9 +16,9 @@ from grading.domain.rubric import Criterion, Rubric
 from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.grades.final_score import counting_of_assignment
+from grading.store.review import level_views
 from grading.store.tables import (
     Assignment,
-    Audit,
     Grade,
     GuaranteeCandidate,
     GuaranteeMember,
@@ -35,8 +35,6 @@ LEVELS_MISSING = define_message("second_marking.levels_missing", "Choose a level
 
 MOST = 50
 """Submissions of one sample: their ids are in its address."""
-SEEN = ("grade.view", "grade.change", "grade.undo", "grade.accept")
-"""Audit actions whose actor has seen the model's levels."""
 
 
 class MarkRefused(GraderError):
@@ -109,33 +107,16 @@ class MarkingForm(Value):
 def load_marking_form(session: Session, submission_id: str, round_id: str, actor: Actor) -> MarkingForm:
     """Load what the marking form shows."""
     mine = (Mark.round_id == round_id, Mark.by == actor.user_id)
-    columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), _looked(submission_id, actor))
+    seen = level_views.seen(submission_id, actor)
+    columns = (RubricVersion.rubric, exists().where(*mine).label("marked"), seen)
     row = session.execute(select(*columns).join(Round).where(Round.id == round_id)).one()
     levels = session.execute(select(Mark.criterion, Mark.level).where(*mine)) if row.marked else ()
     return MarkingForm(
         rubric=Rubric.model_validate(row.rubric),
         given={one.criterion: one.level for one in levels},
-        known=row.known,
+        known=row.seen,
         compared=row.marked and _is_compared(session, submission_id),
     )
-
-
-def _looked(submission_id: str, actor: Actor) -> Label[bool]:
-    theirs = (Audit.object == f"submission:{submission_id}", Audit.actor == actor.name)
-    return exists().where(*theirs, Audit.action.in_(SEEN)).label("known")
-
-
-def has_seen(session: Session, submission_id: str, actor: Actor) -> bool:
-    """Whether this person has seen the grade, and so the model's levels."""
-    return bool(session.scalar(select(_looked(submission_id, actor))))
-
-
-def seen_submissions(session: Session, course_id: int, actor: Actor) -> set[str]:
-    """Ids of the submissions of a course whose grade this person has seen."""
-    theirs = (Audit.course_id == course_id, Audit.actor == actor.name, Audit.action.in_(SEEN))
-    kind = "submission:"
-    found = session.scalars(select(Audit.object).where(*theirs, Audit.object.startswith(kind)))
-    return {one.removeprefix(kind) for one in found}
 
 
 def save_marks(session: Session, submission_id: str, levels: Mapping[str, float], actor: Actor) -> bool:
@@ -179,7 +160,7 @@ def _keep_marks(
     }
     corrects = any(name in rows and rows[name].level != level for name, level in levels.items())
     informed = corrects and _is_compared(session, submission_id)
-    blind = not (informed or has_seen(session, submission_id, actor))
+    blind = not (informed or level_views.has_seen(session, submission_id, actor))
     moment = now(session)
     for criterion, level in levels.items():
         row = rows.get(criterion)

@@ -51,6 +51,15 @@ class Mark(Base):
     __table_args__ = (UniqueConstraint("round_id", "criterion", "by"),)
 
 
+class LevelView(Base):
+    """A person of the staff who has seen the machine's levels of a submission, since when."""
+
+    __tablename__ = "level_views"
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"), primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+    at: Mapped[datetime]
+
+
 class RegradeRequest(Base):
     """A student's request for a regrade, and its outcome."""
 

@@ -22,7 +22,7 @@ from grading.store.assignments.versions import published_version
 from grading.store.audit import write_audit
 from grading.store.change_tracking import mark_assignment_changed
 from grading.store.database import now
-from grading.store.review.second_marking import seen_submissions
+from grading.store.review import level_views
 from grading.store.tables import (
     Assignment,
     GuaranteeCandidate,
@@ -54,12 +54,12 @@ class TargetRefused(GraderError):
 
 
 class NothingToDraw(Conflict):
-    """There is no submission to draw: all are released, held, reviewed, or were opened by you."""
+    """There is no submission to draw: all are released, held, reviewed, or you have seen their levels."""
 
     code = "nothing_to_draw"
     default_message = define_message(
         "error.nothing_to_draw",
-        "There is no submission to draw: all are released, held, reviewed, or were opened by you.",
+        "There is no submission to draw: all are released, held, reviewed, or you have seen their levels.",
     )
 
 
@@ -192,7 +192,7 @@ def drawable(session: Session, assignment: Assignment, actor: Actor) -> list[Gra
     What the actor has opened before is no longer unread.
     """
     version = published_version(session, assignment)
-    opened = seen_submissions(session, assignment.course_id, actor)
+    opened = level_views.list_seen(session, assignment.id, actor)
     return [
         one
         for one in load_graded(session, assignment).values()

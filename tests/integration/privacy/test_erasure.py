@@ -56,6 +56,7 @@ PERSONAL = {
     "rubric_versions", "tokens",
     "cached_executions", "runs", "submission_files", "submissions", "system_messages", "users", "drains",
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
+    "level_views",
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
     "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",

@@ -19,10 +19,9 @@ from grading.statistics.release_guarantee import Reason
 from grading.store import tables
 from grading.store.accounts import users as user_accounts
 from grading.store.assignments import versions
-from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.privacy.deletion import delete_submissions
-from grading.store.review import edits, second_marking
+from grading.store.review import edits, level_views, second_marking
 from grading.store.trust import confidence, guarantees, release_records, release_samples
 from grading.store.trust.guarantees import NothingProven, Proof
 from grading.store.trust.release_samples import NothingToDraw, StillToMark, Wanted
@@ -209,11 +208,7 @@ def test_marks_that_are_not_blind_do_not_count(works: Class) -> None:
     works.draw()
     drawn = works.drawn()
 
-    def seen(session: Any, _assignment: Any) -> None:
-        for one in drawn:
-            write_audit(session, works.actor().name, "grade.view", f"submission:{one}")
-
-    works.change(seen)
+    works.change(lambda session, _assignment: level_views.record(session, works.actor(), drawn))
     works.mark(drawn)
     proof = works.proof()
     assert proof.sample is not None
@@ -444,16 +439,35 @@ def test_what_people_graded_everywhere_needs_no_proof(works: Class) -> None:
     assert works.proof().criteria[1].by_person
 
 
-def test_only_unread_work_is_drawn(works: Class) -> None:
-    actor = works.actor()
-
-    def read(session: Any, _assignment: Any) -> None:
-        for one in works.submissions:
-            write_audit(session, actor.name, "grade.view", f"submission:{one}")
-
-    works.change(read)
-    with pytest.raises(NothingToDraw):
-        works.draw()
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        ("/submissions/{one}/review", CLASS - 1),
+        ("/api/v1/submissions/{one}/result", CLASS - 1),  # by a token of the same person
+        ("/assignments/{assignment}/review/criteria/load", CLASS - 50),  # as many as a page lists
+        ("/assignments/{assignment}/review/criteria/load?blind=1", CLASS),
+        ("/courses/{course}/grades.csv?assignment={assignment}", CLASS),
+        ("/courses/{course}/grades.csv?assignment={assignment}&criteria=on", 0),
+        ("/assignments/{assignment}/everything.zip", 0),
+        ("/assignments/{assignment}/results.zip", 0),
+    ],
+)
+def test_only_unread_work_is_drawn(works: Class, path: str, left: int) -> None:
+    school = works.school
+    header = school.token("teacher", "read") if path.startswith("/api") else {}
+    client = school.client(None if header else "teacher")
+    names = {"one": works.submissions[0], "assignment": school.assignment, "course": school.course}
+    answer = client.get(path.format(**names), headers=header)
+    assert answer.status_code == 200
+    answer.close()  # views are recorded after the response
+    if not left:
+        with pytest.raises(NothingToDraw):
+            works.draw()
+        return
+    works.draw(1)
+    proof = works.proof()
+    assert proof.sample is not None
+    assert proof.sample.size == left
 
 
 def test_marking_by_criterion_hides_and_leads_on(works: Class) -> None:
