@@ -141,6 +141,8 @@ def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
         return {(row.id, name): 0.02 for row in rounds for name in ("load", "think")}
 
     monkeypatch.setattr(confidence, "scores", low)
+    # the test of drift breaks ties at random, and alarms in some of a hundred classes without one
+    monkeypatch.setattr(release_samples, "randbits", lambda _bits: 1)
     school = School(tmp_path)
     made = Class(school, [])
     made.add(CLASS, given(3, 4.5))
