@@ -17,6 +17,12 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// On a narrow page tabs are one row that scrolls, to the one that is shown.
+for (const tab of document.querySelectorAll(".tabs .active")) {
+  const row = tab.closest(".tabs");
+  row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
+}
+
 // A filter that has the focus goes with Delete or Backspace, too.
 document.addEventListener("keydown", (event) => {
   if (["Delete", "Backspace"].includes(event.key) && event.target.matches?.("[data-chip]")) event.target.click();
