@@ -282,15 +282,24 @@ def render_submission(
     staff: bool = False,
     pictures: Pictures | None = None,
     room: Room | None = None,
+    every_line: bool = False,
 ) -> RenderedSubmission:
-    """A submission with its comments. `original` is the report before people changed it."""
+    """A submission with its comments. `original` is the report before people changed it.
+
+    Places that the report points to have names in the page, with `every_line` all lines, by `line_name`.
+    """
     ran = execution.documents if execution else {}
     notes = [*remarks(report, original)] if report else []
     waiting = Waiting([*notes, *of_the_run(ran.values())])
     loose = tuple(waiting.anchored(comment) for place, comment in notes if place is None)
-    page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {})
+    page = _Page(waiting, room or Room(), staff, _pointed_at(report), pictures or {}, every_line)
     made = tuple(page.document(n, one, ran.get(one.path)) for n, one in enumerate(submitted))
     return RenderedSubmission(made, loose, page.places)
+
+
+def line_name(document: int, cell: int, line: int) -> str:
+    """The name in a page of a line; documents count from 0, lines as they are shown."""
+    return f"line-{document}-{cell}-{line}"
 
 
 def _pointed_at(report: Report | None) -> frozenset[Location]:
@@ -314,6 +323,7 @@ class _Page:
     staff: bool
     wanted: frozenset[Location]
     pictures: Pictures
+    every_line: bool
     places: dict[Location, str] = field(default_factory=dict)
 
     def document(self, number: int, document: Document, ran: Ran | None) -> ShownDocument:
@@ -368,7 +378,8 @@ class _Page:
             here += self.waiting.take(document.path, None, number) if alone else ()
             if played and number == stopped:
                 here += (Comment("run", "it stopped at this line", example=played.error),)
-            anchor = self.line_anchor(f"line-{place}-{cell.number}-{number}", document, cell, number)
+            name = line_name(place, cell.number, number)
+            anchor = self.line_anchor(name, document, cell, number) or (name if self.every_line else "")
             lines.append(Line(number, html, index not in added, here, anchor))
         return lines, stopped
 

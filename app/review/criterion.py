@@ -223,7 +223,7 @@ def _page(
         whole = views.load_whole_view(session, actor, submission_id)
         view = _of(assignment_id, whole.view)
         page = criterion_page.load_page(session, view, criterion, switches, actor)
-        work = criterion_page.rendered_work(session, whole, page, switches)
+        work = criterion_page.rendered_work(session, whole, page, switches, every_line=True)
         found = _across(session, actor, assignment_id, criterion)
     if not page.hidden:
         grade_view_audit.viewed(actor, submission_id, "criterion")

@@ -139,9 +139,17 @@ def name_of(assignment_id: int, student_id: int, student: str, switches: Switche
 
 
 def rendered_work(
-    session: Session, whole: WholeSubmission, page: CriterionPage, switches: Switches
+    session: Session,
+    whole: WholeSubmission,
+    page: CriterionPage,
+    switches: Switches,
+    *,
+    every_line: bool = False,
 ) -> Markup:
-    """The lines at the criterion's place, with their outputs; what evidence points to can be linked to."""
+    """The lines at the criterion's place, with their outputs.
+
+    What evidence points to can be linked to; with `every_line` all lines.
+    """
     parts = excerpt(whole.submitted.documents, _regions(session, whole.submitted.documents, page))
     pictures = result.image_numbers(session, page.view.id, parts)
     execution = whole.submitted.execution
@@ -151,7 +159,7 @@ def rendered_work(
         pictures = {(paths[path], cell): numbers for (path, cell), numbers in pictures.items()}
         execution = execution and _execution_without_names(execution, identity, paths)
     shown = annotated_submission.render_submission(
-        parts, _about(page), execution=execution, staff=True, pictures=pictures
+        parts, _about(page), execution=execution, staff=True, pictures=pictures, every_line=every_line
     )
     html = render_template(
         "review/_criterion_work.html", view=page.view, page=page, shown=shown, place_words=place_words

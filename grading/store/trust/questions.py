@@ -56,6 +56,8 @@ class QuestionExample:
     submission_id: str
     place: Location | None
     lines: str
+    document: int = 0
+    """Place of its document in the submission."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ class _Examples:
         words = "\n".join(lines)[:EXAMPLE_CHARS]
         for identity in student_identities(self._session, work):
             (words,) = pseudonymise_texts([words], identity)
-        return QuestionExample(work, piece.at(line), words)
+        paths = [one.path for one in self._scopes[work].documents]
+        return QuestionExample(work, piece.at(line), words, paths.index(piece.document.path))
 
 
 def _where(pieces: Sequence[Piece], cause: Cause, asked: Sequence[str]) -> tuple[Piece | None, int]:
