@@ -199,6 +199,7 @@ SENTENCES: Mapping[str, str] = {
     "model_trial.decide": N_("%(who)s decided about a trial of a model for %(what)s."),
     "golden.choose": N_("%(who)s chose the golden submissions of %(what)s."),
     "marks.import": N_("%(who)s imported marks for %(what)s."),
+    "marks.remove": N_("%(who)s removed imported marks of %(what)s."),
     "course.create": N_("%(who)s created the course %(what)s."),
     "course.change": N_("%(who)s changed the settings of %(what)s."),
     "roster.import": N_("%(who)s changed the roster of %(what)s."),

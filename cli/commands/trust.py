@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cli.commands.admin import writing
+from cli.output import counted
 from cli.settings import Settings
 from grading.store.assignments import versions
 from grading.store.trust import human_marks
@@ -53,6 +54,35 @@ def import_marks(settings: Settings, file: Path, name: str, mapping: Path | None
         else:
             done = human_marks.import_marks(session, assignment, table, digest, file.name, "cli")
     _say_done(done, table, dry_run=dry_run)
+
+
+@trust.command("imports")
+@click.option("--assignment", "name", required=True, metavar="COURSE/SLUG", help="Assignment.")
+@click.pass_obj
+def list_imports(settings: Settings, name: str) -> None:
+    """List imported files of marks, with their numbers."""
+    with writing(settings) as session:
+        assignment = versions.find_by_name(session, name)
+        for one in human_marks.list_imports(session, assignment.id):
+            click.echo(f"{one.id}: {one.name}, {one.at:%Y-%m-%d %H:%M} UTC, {counted(one.marks, 'mark')}")
+
+
+@trust.command("remove")
+@click.argument("number", type=int)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def remove_import(settings: Settings, number: int, yes: bool) -> None:
+    """Remove the imported marks of file NUMBER.
+
+    Marks of an earlier file that they replaced do not come back: remove that file, too, and import it again.
+    """
+    with writing(settings) as session:
+        found = human_marks.load_import(session, number)
+    if not yes:
+        click.confirm(f"Remove {counted(found.marks, 'mark')} of {found.name}?", abort=True)
+    with writing(settings) as session:
+        found = human_marks.remove_import(session, number, "cli")
+    click.echo(f"Removed {counted(found.marks, 'mark')} of {found.name}.")
 
 
 def _say_unmapped(table: MarkTable) -> None:

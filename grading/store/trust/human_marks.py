@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
+from grading.domain.errors import NotFound
 from grading.domain.messages import define_message
 from grading.domain.report import CriterionGrade
 from grading.domain.rubric import Rubric
@@ -22,6 +24,7 @@ from grading.store import tables
 from grading.store.assignments.versions import newest_rubric
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks, delete_rows
+from grading.store.change_tracking import mark_assignment_changed
 from grading.store.database import now
 from grading.store.grades.counts import student_submissions
 from grading.store.tables import Assignment, HumanMark, MarkImport
@@ -31,6 +34,7 @@ DIFFERENT = define_message(
     "human_marks.different",
     "Lines %(line)s and %(other)s have different marks by the same person for the same work.",
 )
+NO_SUCH_IMPORT = define_message("human_marks.no_such_import", "This import does not exist.")
 BEFORE = -1
 """Numbers of markers from before are negative: they are no users."""
 
@@ -93,7 +97,50 @@ def import_marks(
         session.execute(insert(HumanMark), list(rows))
     detail = {"marks": done.marks, "works": done.works, "replaced": done.replaced, "file": made.name}
     write_audit(session, by, "marks.import", f"assignment:{assignment.id}", detail)
+    mark_assignment_changed(session, assignment.course_id, assignment.id)
     return done
+
+
+@dataclass(frozen=True)
+class StoredImport:
+    """A file that was imported."""
+
+    id: int
+    name: str
+    at: datetime
+    marks: int
+    """That are stored of it."""
+
+
+def list_imports(session: Session, assignment_id: int) -> list[StoredImport]:
+    """The imports of an assignment, the first one first."""
+    query = _imports().where(MarkImport.assignment_id == assignment_id)
+    return [StoredImport(*row) for row in session.execute(query)]
+
+
+def load_import(session: Session, import_id: int) -> StoredImport:
+    """An import. Raises NotFound."""
+    row = session.execute(_imports().where(MarkImport.id == import_id)).one_or_none()
+    if row is None:
+        raise NotFound(NO_SUCH_IMPORT)
+    return StoredImport(*row)
+
+
+def _imports() -> Any:
+    marks = select(func.count()).where(HumanMark.import_id == MarkImport.id).scalar_subquery()
+    return select(MarkImport.id, MarkImport.name, MarkImport.at, marks).order_by(MarkImport.id)
+
+
+def remove_import(session: Session, import_id: int, by: str) -> StoredImport:
+    """Delete an import with its marks; what these replaced does not come back. Raises NotFound."""
+    found = load_import(session, import_id)
+    assignment = session.get_one(Assignment, session.get_one(MarkImport, import_id).assignment_id)
+    delete_rows(session, HumanMark, HumanMark.import_id == import_id)
+    delete_rows(session, MarkImport, MarkImport.id == import_id)
+    detail = {"marks": found.marks, "file": found.name}
+    write_audit(session, by, "marks.remove", f"assignment:{assignment.id}", detail)
+    mark_assignment_changed(session, assignment.course_id, assignment.id)
+    return found
 
 
 def _is_known(session: Session, assignment_id: int, digest: str) -> bool:

@@ -85,6 +85,13 @@ def test_marks_from_before(
         known_as = erasure.find_identity(session, "anna")
         erasure.erase_student(session, known_as, "cli")
     assert len(stored(school)) == 8
+    listed = grader("trust", "imports", "--assignment", "ba/hw1").out
+    assert ("1: marks.csv, " in listed, "2: marks.csv, " in listed) == (True, True)
+    assert "Removed 8 marks of marks.csv." in grader("trust", "remove", "1", "--yes").out
+    assert stored(school) == []
+    assert "This import does not exist." in grader("trust", "remove", "1", "--yes").error
+    file.write_text(TABLE)
+    assert "11 marks imported" in grader("trust", "import", str(file), "--assignment", "ba/hw1").out
     school.close()
 
 
