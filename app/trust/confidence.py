@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flask import Blueprint, render_template, request
@@ -13,6 +14,7 @@ from app.web.assignment_pages import ANY
 from app.web.charts import Mark, Plot, Series
 from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
+from app.web.i18n import number
 from app.web.services import services
 from grading.statistics.agreement import FEWEST
 from grading.statistics.confidence import Tried, cross_fitted
@@ -21,6 +23,10 @@ from grading.store.trust import confidence
 from grading.store.views import submission_lists
 
 pages = Blueprint("confidence", __name__)
+SOURCE = (
+    "Vasquez Ferrer et al. 2026, When Can We Trust LLM Graders?, arXiv 2603.29559",
+    "https://arxiv.org/abs/2603.29559",
+)
 PERCENTS = tuple((part / 4, f"{part * 25} %") for part in range(5))
 
 
@@ -52,7 +58,7 @@ def show(assignment_id: int) -> str:
     shown = made.course if whole else made.of(assignment_id)
     return render_template(
         "trust/confidence.html", assignment=line, whole=whole, found=shown, course=made.course, people=people,
-        plot_of=diagram(shown.score), fewest=FEWEST, **charts.DRAWING,
+        plot_of=diagram(shown.score), fewest=FEWEST, source=SOURCE, **charts.DRAWING,
     )  # fmt: skip
 
 
@@ -66,6 +72,7 @@ def _made(session: Session, course_id: int) -> CachedEvaluations:
 
 def diagram(found: Reliability) -> Plot:
     """The reliability diagram as two bars for each bin: what was stated, and what people found."""
+    labelled = tuple(zip(_labels(found.bins), found.bins, strict=True))
     return Plot(
         name="confidence",
         title=_("Stated chances and what people found"),
@@ -73,34 +80,45 @@ def diagram(found: Reliability) -> Plot:
                       "that people found right, with a line for its 95 percent interval."),
         head=(_("Stated chance"), _("Levels"), _("Stated, on average"), _("Right"), _("From"), _("To")),
         rows=tuple(
-            (_range(one), one.n, percent(one.stated), percent(one.right), *map(percent, one.interval))
-            for one in found.bins
+            (label, one.n, percent(one.stated), percent(one.right), *map(percent, one.interval))
+            for label, one in labelled
         ),
         series=(
-            Series(_("Stated"), tuple(_stated(one) for one in found.bins)),
-            Series(_("Right"), tuple(_right(one) for one in found.bins)),
+            Series(_("Stated"), tuple(_stated(label, one) for label, one in labelled)),
+            Series(_("Right"), tuple(_right(label, one) for label, one in labelled)),
         ) if found.bins else (),
         ticks=PERCENTS,
     )  # fmt: skip
 
 
-def _stated(one: Bin) -> Mark:
+def _stated(label: str, one: Bin) -> Mark:
     tip = _("Stated: %(share)s right", share=percent(one.stated))
-    return Mark(_range(one), tip, one.stated, note=percent(one.stated), faint=one.n < FEWEST)
+    return Mark(label, tip, one.stated, note=percent(one.stated), faint=one.n < FEWEST)
 
 
-def _right(one: Bin) -> Mark:
+def _right(label: str, one: Bin) -> Mark:
     low, high = one.interval
     tip = _("People found %(share)s right, of %(n)s levels; 95 %% confidence interval %(low)s to %(high)s",
             share=percent(one.right), n=one.n, low=percent(low), high=percent(high))  # fmt: skip
     return Mark(
-        _range(one), tip, one.right, low=low, high=high, note=percent(one.right), faint=one.n < FEWEST
+        label, tip, one.right, low=low, high=high, note=percent(one.right), faint=one.n < FEWEST
     )  # fmt: skip
 
 
-def _range(one: Bin) -> str:
-    low, high = percent(one.low), percent(one.high)
+def _labels(bins: Sequence[Bin]) -> list[str]:
+    """The stated chances of each group, as exact as tells one group from the other."""
+    whole = [_range(percent(one.low), percent(one.high)) for one in bins]
+    if len(set(whole)) == len(whole):
+        return whole
+    return [_range(_exact(one.low), _exact(one.high)) for one in bins]
+
+
+def _range(low: str, high: str) -> str:
     return low if low == high else _("%(start)s to %(end)s", start=low, end=high)
+
+
+def _exact(share: float) -> str:
+    return f"{number(round(100 * share, 1))} %"
 
 
 def percent(share: float) -> str:

@@ -25,7 +25,7 @@ from grading.store import tables
 from grading.store.assignments import versions
 from grading.store.tables import ModelTrial
 from grading.store.trust import model_trials
-from grading.store.trust.model_trials import Wanted
+from grading.store.trust.model_trials import Found, Wanted
 from grading.store.views import submission_lists
 
 pages = Blueprint("model_trials", __name__)
@@ -83,6 +83,13 @@ def listing(assignment_id: int) -> str:
     )
 
 
+def verdict_words(found: Found) -> str:
+    """Whether the model grades better, in a word or two."""
+    if not found.done or not found.blind or found.whole.verdict == "few":
+        return _("Not known yet")
+    return {"better": _("Yes"), "worse": _("No"), "alike": _("No difference")}[found.whole.verdict]
+
+
 def _stages(session: Session, found: tables.Assignment) -> list[str]:
     version = versions.find_published(session, found)
     rubric = Rubric.model_validate(version.rubric) if version is not None else None
@@ -128,6 +135,7 @@ def show(trial_id: str) -> str:
         actor=actor,
         trial=trial,
         found=shown,
+        verdict_words=verdict_words,
         people=people,
         change=machines_to_change(services().config.machines, trial),
     )

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.gateway_requests.asking import available_model
+from app.reports.annotated_submission import line_name
 from app.reports.flags import place_words
 from app.trust import question_drafts
 from app.trust import question_texts as words
@@ -51,11 +52,13 @@ def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
     by_key = {one.key: one for one in found}
     closed = [one for one in states.values() if one.state != "open"]
     gone = {(one.criterion, one.cause) for one in closed}
+    still = [one for one in found if one.key not in gone]
     problem = question_drafts.drafting().problems.get(assignment_id)
     return render_template(
         "trust/questions.html",
         assignment=line,
-        open=[words.shown(one, states.get(one.key)) for one in found if one.key not in gone],
+        open=[words.shown(one, states.get(one.key)) for one in still],
+        concerned=len({work for one in still for work in one.group.works}),
         closed=closed,
         works={key: one.group.works[:MOST_TRIED] for key, one in by_key.items()},
         newest=newest,
@@ -63,6 +66,7 @@ def _page(assignment_id: int, typed: dict[str, str] | None = None) -> str:
         typed=typed or {},
         most=questions.MOST_NOTE,
         place_words=place_words,
+        line_name=line_name,
         model=available_model(services().gateway),
         busy=assignment_id in question_drafts.drafting().busy,
         problem=render_error(problem) if problem is not None else "",

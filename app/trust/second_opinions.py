@@ -21,6 +21,7 @@ from grading.statistics.second_opinions import agreement_by_criterion
 from grading.store.trust import second_opinions
 from grading.store.views import submission_lists
 
+SOURCE = ("Cohen 1968, Weighted kappa, Psychological Bulletin 70", "https://doi.org/10.1037/h0026256")
 pages = Blueprint("second_opinions", __name__)
 
 
@@ -70,6 +71,7 @@ def _page(assignment_id: int, problem: str = "") -> str:
         held=held,
         released=released,
         families=families(services().config),
+        source=SOURCE,
     )
 
 

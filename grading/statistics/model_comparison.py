@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grading.statistics.agreement import FEWEST, weighted_kappa
+from grading.statistics.agreement import CLOSE, FEWEST, weighted_kappa
 
 DRAWS = 1000
 TAIL = 0.025
@@ -33,6 +33,16 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Distances:
+    """How far levels of a model are from those of people."""
+
+    same: int
+    """At most half a level."""
+    far: int
+    """More than one level."""
+
+
+@dataclass(frozen=True)
 class Compared:
     """Of one criterion, or of all together. Agreement is quadratic weighted kappa."""
 
@@ -44,6 +54,8 @@ class Compared:
     new_interval: Interval | None
     difference: Interval | None
     """Where the new one's agreement less that of now lies, with 95 % confidence."""
+    now_distances: Distances
+    new_distances: Distances
 
     @property
     def verdict(self) -> Verdict:
@@ -72,6 +84,8 @@ def compare_models(levels: Sequence[Level]) -> Compared:
         new=new,
         new_interval=_interval([one for _, one in known]),
         difference=_interval([after - before for before, after in known]),
+        now_distances=_distances([abs(one.now - one.person) for one in levels]),
+        new_distances=_distances([abs(one.new - one.person) for one in levels]),
     )
 
 
@@ -81,6 +95,10 @@ def by_criterion(levels: Sequence[Level]) -> Mapping[str, Compared]:
     for one in levels:
         found[one.criterion].append(one)
     return {name: compare_models(some) for name, some in found.items()}
+
+
+def _distances(apart: Sequence[float]) -> Distances:
+    return Distances(sum(one <= CLOSE for one in apart), sum(one > 1 for one in apart))
 
 
 def _both(levels: Sequence[Level]) -> tuple[float | None, float | None]:

@@ -69,18 +69,32 @@ def student(chance: random.Random, number: int) -> Student:
         *chance.sample(OTHER_LINES, 3),
         "# The totals differ by region, since the shops in the north sell more of the expensive things.",
     ]
-    deserved = {"join": 4 if join else 0, "tidy": 4 * tidy, "plot": 4 * plot, "think": 3}
+    source = "\n".join(lines) + "\n"
     levels = {
-        name: chance.randint(0, 4) if chance.random() < NOISE else one for name, one in deserved.items()
+        name: chance.randint(0, 4) if chance.random() < NOISE else one
+        for name, one in deserved(source).items()
     }
-    return Student("\n".join(lines) + "\n", levels)
+    return Student(source, levels)
 
 
-def report_of(documents: tuple[Document, ...], rubric: Rubric, levels: dict[str, int]) -> Report:
-    """As the server combines the checks with what the model said."""
+def deserved(source: str) -> dict[str, int]:
+    """The levels that a person gives."""
+    joined = any(name in source for name in JOINS if name)
+    shown = ("mutate" in source, "ggplot" in source)
+    thought = 1 + ("summary(both)" in source) + ("nrow(both)" in source)
+    return {"join": 4 * joined, "tidy": 4 * shown[0], "plot": 4 * shown[1], "think": thought}
+
+
+def report_of(documents: tuple[Document, ...], rubric: Rubric, made: Student) -> Report:
+    """As the server combines the checks with what the model said, which is less sure where it is wrong."""
     results = {}
+    right = deserved(made.source)
     for stage in ("analysis", "feedback"):
-        judged = [{"criterion": one.id, "level": levels[one.id]} for one in rubric.of_stage(stage)]
+        judged = [
+            {"criterion": one.id, "level": level, "confidence": 95 if level == right[one.id] else 60}
+            for one in rubric.of_stage(stage)
+            for level in (made.levels[one.id],)
+        ]
         words = {"achieved": "a", "reflection": "r", "practice": "p", "next_step": "n"}
         output = {"judgements": judged, **(words if stage == "feedback" else {})}
         origin = Provenance(machine="m", engine="ollama", model="planted", uses_model=True)
@@ -105,7 +119,7 @@ def plant(school: School, count: int, seed: int = 1) -> int:
             accepted = intake.accept_submission(
                 session, IncomingSubmission(assignment.id, user.id, "form", content)
             )
-            found = report_of(set_apart(content.documents, ()), RUBRIC, made.levels)
+            found = report_of(set_apart(content.documents, ()), RUBRIC, made)
             round_ = session.get_one(tables.Round, accepted.round_id)
             round_.state = found.status.value
             session.add(

@@ -86,14 +86,14 @@ def test_the_page_says_how_far_chances_can_be_believed(tmp_path: Path) -> None:
     school = School(tmp_path)
     teacher = school.client("teacher")
     address = f"/assignments/{school.assignment}/trust/confidence"
-    assert "Nobody can say yet" in teacher.get(address).text
+    assert "Not known yet" in teacher.get(address).text
     for n in range(14):
         student(school, f"s{n}")
         work = graded(school, f"s{n}", sure(a_report(3, 3), 95, 80))
         mark(school, work, "load", 3, blind=n > 8)
         mark(school, work, "think", 3 if n else 1, blind=n > 8)
         if n == 2:
-            assert "Only a hint: people have given 6 levels so far." in teacher.get(address).text
+            assert "People have given only 6 levels so far." in teacher.get(address).text
     page = teacher.get(address).text
     assert "people found 100 % of 10 right" in page  # the blind ones
     assert "The model's own confidence" in page

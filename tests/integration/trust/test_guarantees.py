@@ -308,8 +308,8 @@ def _other(**origin: str) -> Report:
     ("origin", "cause", "words"),
     [
         ({"model": "gemma"}, "model", "another model graded"),
-        ({"digest": "sha256:1"}, "weights", "the model had other weights"),
-        ({"prompt_version": "analysis-9"}, "prompt", "another version of the prompt"),
+        ({"digest": "sha256:1"}, "weights", "another one under the same name (other weights)"),
+        ({"prompt_version": "analysis-9"}, "prompt", "the model got other instructions"),
         ({"engine": "mlx"}, "engine", "another engine graded"),
     ],
 )

@@ -150,7 +150,7 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
     marked_class(school, 24)
     teacher, url = school.client("teacher"), f"/assignments/{school.assignment}/trust/machines"
     shown = teacher.get(url).text
-    assert "nothing is compared yet" in shown
+    assert "Nothing is compared yet." in shown
     assert shown.count(" checked") == parity.GOLDEN
     with school.store.read() as session:
         proposed = parity.propose(parity.list_candidates(session, school.assignment))
@@ -175,12 +175,12 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         (judged,) = parity.judge(session)
         assert (judged.machines, judged.findings) == (("m1",), ())
         assert parity.settle(session, judged, lambda _stage: {"m1"}) == []
-    assert "Yes, as far as the golden submissions show." in teacher.get(url).text
+    assert "As far as the golden submissions show." in teacher.get(url).text
     with school.store.write() as session:
         kept = select(Round.id).where(Round.submission_id.in_(proposed[:4]))
         session.execute(update(Round).where(Round.id.not_in(kept)).values(prepared=null()))
         assert parity.assignments_due(session, date(2026, 11, 28), machines) == []
-    assert "only 4 golden submissions can still be graded" in teacher.get(url).text
+    assert "Only 4 golden submissions can still be graded" in teacher.get(url).text
     with school.store.write() as session:
         session.execute(update(Round).values(prepared=null()))
     assert "End the comparison" in teacher.get(url).text
