@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 from grading.broker.canaries import PartHeartbeat
 from tests.e2e.courses.show_answers import compare_class
 from tests.e2e.courses.show_school import ShowSchool
+from tests.e2e.courses.show_trust import plant_trust
 from tests.e2e.home.test_first_walk import four_machines
 from tests.e2e.lti.show_platforms import connect
 
@@ -107,8 +108,32 @@ def session_ends(page: Page) -> None:
     page.context.add_cookies(cookies)  # type: ignore[arg-type]  # as they were
 
 
+def every_page(school: ShowSchool) -> Iterator[ShownPage]:
+    """All of them. Those of trust come last: their class comes into the course when they are asked for."""
+    yield from shown_pages(school)
+    school.trust = school.trust or plant_trust(school)
+    at = f"/assignments/{school.trust}/trust"
+    for name, path in (
+        ("release", ""), ("confidence", "/confidence"), ("opinions", "/second-opinions"),
+        ("questions", "/questions"), ("models", "/models"), ("stress", "/stress-test"),
+        ("machines", "/machines"),
+    ):  # fmt: skip
+        keep = () if name == "models" else ("laptop-light",)
+        yield ShownPage(f"trust-{name}", "teacher", f"{at}{path}", keep, whole=False)
+    yield ShownPage(
+        "trust-model", "teacher", f"{at}/models", ("laptop-light",), first=open_trial, whole=False
+    )
+
+
+def open_trial(page: Page) -> None:
+    """The newest trial of a model."""
+    if page.url.endswith("/models"):
+        with page.expect_navigation():
+            page.locator(".trust-answers a").first.click()
+
+
 def shown_pages(school: ShowSchool) -> list[ShownPage]:
-    """All of them."""
+    """All but those of trust."""
     made, shown, course = school.made, school.shown, school.course
     at, of = f"/assignments/{shown}", f"/courses/{course}"
     return [

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from grading.broker.heartbeats import Lease
 from grading.checks.kinds.code import Uses
 from grading.checks.manipulation import phrases
 from grading.checks.precheck import PrecheckOutcome
+from grading.config.settings import Config
 from grading.documents import UploadedFile, read
 from grading.documents.notebook import DAMAGED
 from grading.domain.document import Location
@@ -116,9 +118,20 @@ class ShowSchool(School):
             for name in ("lms", "archive")
         ]
         super().__init__(place, event_receivers=receivers)
+        second = {
+            "name": "mac-studio-2",
+            "stages": {"second_opinion": {"engine": "rules", "model": "mistral-small3"}},
+        }
+        config = self.services.config
+        machines = [*(one.model_dump() for one in config.machines), second]
+        self.services = replace(
+            self.services, config=Config.model_validate({**dict(config), "machines": machines})
+        )
         self.chance = random.Random(11)
         self.made: dict[str, str] = {}
         """What it is an example of -> id of the submission."""
+        self.trust = 0
+        """The assignment with something to see on the pages of trust, once there is one."""
         self._course()
         self._class()
         self._code()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 from tests.conftest import WAIT_MS
 from tests.e2e.browsing import WIDTHS, come_in, faults
 from tests.e2e.conftest import watched
-from tests.e2e.courses.show_pages import ShownPage, open_school, shown_pages
+from tests.e2e.courses.show_pages import ShownPage, every_page, open_school, shown_pages
 from tests.e2e.courses.show_school import ShowSchool
 
 LOOKED_AT = ("review-held-release", "for-student", "invitations", "session-ended")
@@ -124,7 +124,7 @@ def test_every_page_in_every_look(
     browser: Browser, school: ShowSchool, site: str, language: str, width: str
 ) -> None:
     wrong: dict[str, list[Any]] = {}
-    for shown in shown_pages(school):
+    for shown in every_page(school):
         size = {"width": WIDTHS[width], "height": 900}
         context = browser.new_context(locale=language, reduced_motion="reduce", viewport=size)  # type: ignore[arg-type]
         page = context.new_page()
