@@ -137,7 +137,7 @@ def test_a_rubric_with_a_stage_nobody_does_holds_nobody_up(server: Server) -> No
     "said",
     [
         {"machine": "m\0"},
-        {"tokens": Tokens(prompt=10**20)},
+        {"tokens": Tokens.model_construct(prompt=10**20)},
         {"engine": "\ud800"},
     ],
 )
