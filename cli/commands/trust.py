@@ -39,8 +39,8 @@ def import_marks(settings: Settings, file: Path, name: str, mapping: Path | None
 
     Each row has the marks of one work by one person: a column `id` for the student or submission, `marker`
     for the person, and a column for each criterion of the rubric. Empty cells are missing marks. Numbers are
-    points; letters and other words need a mapping. All marks are stored or none; the same file again changes
-    nothing.
+    points; letters and other words need a mapping. All marks are stored or none; the same file again adds
+    none, and finds submissions that came since.
     """
     content, rules = file.read_bytes(), mapping.read_bytes() if mapping is not None else b""
     digest = human_marks.digest_of(content, rules)
@@ -104,8 +104,10 @@ def _refusal(count: int) -> str:
 
 
 def _say_done(done: Imported, table: MarkTable, *, dry_run: bool) -> None:
+    if done.linked:
+        click.echo(f"{done.linked} works of earlier files have a submission here now")
     if done.known:
-        click.echo("This file was imported before with the same mapping; nothing changes.")
+        click.echo("This file was imported before with the same mapping; no mark changes.")
         return
     verb = "would be imported" if dry_run else "imported"
     click.echo(

@@ -54,6 +54,7 @@ from grading.store.tables import (
     Upload,
     User,
 )
+from grading.store.trust import human_marks
 
 ACTION = "student.erase"
 WITHDRAW = "withdraw:"
@@ -109,8 +110,10 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     for platform in known_platforms():
         for theirs in (*platform.personal, *platform.transient):
             counts += delete_rows(session, theirs, theirs.user_id == student.user_id)
-    for asked in (Extension, RegradeRequest, HumanMark):
+    for asked in (Extension, RegradeRequest):
         counts += delete_rows(session, asked, asked.student_id == student.user_id)
+    for some in chunks(human_marks.list_of_person(session, student.user_id, student.texts)):
+        counts += delete_rows(session, HumanMark, HumanMark.id.in_(some))
     callers = [student.name, *(f"token:{one}" for one in student.tokens)]
     counts += delete_rows(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
     submitted = update(Submission).where(Submission.submitted_by == student.user_id)

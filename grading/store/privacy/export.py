@@ -71,6 +71,7 @@ from grading.store.tables import (
     User,
 )
 from grading.store.tables.assignments import SAMPLE
+from grading.store.trust import human_marks
 
 SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
 """Columns left out: credentials and their hashes."""
@@ -153,8 +154,10 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield Upload, _plain(_in(session, Upload, Upload.id, uploads))
     yield UploadFile, _plain(_in(session, UploadFile, UploadFile.upload_id, uploads))
     yield Submission, _plain(_in(session, Submission, Submission.id, student.submissions))
-    for asked in (Extension, RegradeRequest, HumanMark):
+    for asked in (Extension, RegradeRequest):
         yield asked, _plain(_in(session, asked, asked.student_id, ids))
+    marks = human_marks.list_of_person(session, student.user_id, student.texts)
+    yield HumanMark, _plain(_in(session, HumanMark, HumanMark.id, marks))
     for owned in (
         SubmissionFile,
         Round,

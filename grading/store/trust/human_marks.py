@@ -6,8 +6,9 @@ marked is stored as a digest, and as a reference to the submission or the studen
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -24,7 +25,6 @@ from grading.store import tables
 from grading.store.assignments.versions import newest_rubric
 from grading.store.audit import write_audit
 from grading.store.bulk import chunks, delete_rows
-from grading.store.change_tracking import mark_assignment_changed
 from grading.store.database import now
 from grading.store.grades.counts import student_submissions
 from grading.store.tables import Assignment, HumanMark, MarkImport
@@ -53,7 +53,9 @@ class Imported:
     replaced: int
     """Marks that another file gave before and that this one changes."""
     known: bool
-    """The same file was imported before; nothing changes."""
+    """The same file was imported before; no mark changes."""
+    linked: int = 0
+    """Works of earlier marks whose submission came since."""
 
 
 def rubric_of(session: Session, assignment_id: int) -> Rubric:
@@ -74,16 +76,17 @@ def preview_import(session: Session, assignment: Assignment, table: MarkTable, d
 def import_marks(
     session: Session, assignment: Assignment, table: MarkTable, digest: str, name: str, by: str
 ) -> Imported:
-    """Store the marks of a table, all or none; the same file and mapping again changes nothing.
+    """Store the marks of a table, all or none; the same file and mapping again adds nothing.
 
-    A mark that another file gave of the same work, criterion and marker is replaced.
+    A mark that another file gave of the same work, criterion and marker is replaced. Earlier marks of works
+    that were not here then are compared with submissions that came since.
     """
     session.execute(
         select(Assignment.id).where(Assignment.id == assignment.id).with_for_update(key_share=True)
     )
     known = _is_known(session, assignment.id, digest)
     plan = _Plan(session, assignment, table)
-    done = plan.summary(known)
+    done = replace(plan.summary(known), linked=plan.link(session))
     if known:
         return done
     made = MarkImport(
@@ -97,7 +100,6 @@ def import_marks(
         session.execute(insert(HumanMark), list(rows))
     detail = {"marks": done.marks, "works": done.works, "replaced": done.replaced, "file": made.name}
     write_audit(session, by, "marks.import", f"assignment:{assignment.id}", detail)
-    mark_assignment_changed(session, assignment.course_id, assignment.id)
     return done
 
 
@@ -139,7 +141,6 @@ def remove_import(session: Session, import_id: int, by: str) -> StoredImport:
     delete_rows(session, MarkImport, MarkImport.id == import_id)
     detail = {"marks": found.marks, "file": found.name}
     write_audit(session, by, "marks.remove", f"assignment:{assignment.id}", detail)
-    mark_assignment_changed(session, assignment.course_id, assignment.id)
     return found
 
 
@@ -148,21 +149,61 @@ def _is_known(session: Session, assignment_id: int, digest: str) -> bool:
     return session.scalar(select(MarkImport.id).where(*same)) is not None
 
 
+def list_of_person(session: Session, user_id: int, texts: Sequence[str]) -> list[int]:
+    """Ids of the marks of a person's work: as a student, or by a name of theirs that was not here then."""
+    mine = list(session.scalars(select(HumanMark.id).where(HumanMark.student_id == user_id)))
+    unknown = HumanMark.student_id.is_(None)
+    for assignment_id in session.scalars(select(HumanMark.assignment_id).where(unknown).distinct()).all():
+        works = [_digest(assignment_id, one.casefold()) for one in texts]
+        named = select(HumanMark.id).where(unknown, HumanMark.assignment_id == assignment_id)
+        mine += session.scalars(named.where(HumanMark.work.in_(works)))
+    return mine
+
+
+def _digest(assignment_id: int, whose: object) -> str:
+    """Of a work. It keeps names from who reads the table, not from who tries them."""
+    return sha256(f"{assignment_id}:{whose}".encode()).hexdigest()
+
+
 class _Plan:
     """Marks beside the submissions and students they are of, and what is stored of them already."""
 
     def __init__(self, session: Session, assignment: Assignment, table: MarkTable) -> None:
         self.assignment_id = assignment.id
-        works = sorted({one.work for one in table.marks})
-        self.students = _students(session, assignment.course_id, works)
-        self.submissions = _submissions(session, assignment, works, self.students)
+        names = sorted({one.work for one in table.marks})
+        self.students = _students(session, assignment.course_id, names)
+        self.submissions = _submissions(session, assignment, names, self.students)
+        query = select(HumanMark).where(HumanMark.assignment_id == assignment.id).order_by(HumanMark.id)
+        self.before = list(session.scalars(query))
+        self.works = self._works(names, _texts(session, self.students))
         self.marks = self._once(table.marks)
         self.stored: dict[int, float] = {}
         wanted = {self._key(one): one.level for one in self.marks}
-        query = select(HumanMark).where(HumanMark.assignment_id == assignment.id)
-        for row in session.scalars(query):
+        for row in self.before:
             if (key := (row.work, row.criterion, row.marker)) in wanted:
                 self.stored[row.id] = wanted[key] - row.level
+
+    def _works(self, names: Sequence[str], texts: Mapping[int, Sequence[str]]) -> dict[str, str]:
+        """Name in the file -> digest of the work: that of earlier marks of it, whatever it was called then.
+
+        Else of its submission, so that members of a group have the same, or of its student, or of the name.
+        """
+        by_digest = {row.work: row.work for row in self.before}
+        by_student = {row.student_id: row.work for row in reversed(self.before) if row.student_id}
+        by_submission = {row.submission_id: row.work for row in reversed(self.before) if row.submission_id}
+        found = {}
+        for name in names:
+            submission, student = self.submissions.get(name), self.students.get(name)
+            whose = [one for one in (submission, student) if one]
+            whose += [one.casefold() for one in (name, *texts.get(student or 0, ()))]
+            digests = [_digest(self.assignment_id, one) for one in whose]
+            earlier = [
+                by_submission.get(submission or ""),
+                by_student.get(student or 0),
+                *map(by_digest.get, digests),
+            ]
+            found[name] = next((one for one in earlier if one is not None), digests[0])
+        return found
 
     def _once(self, marks: Sequence[ParsedMark]) -> list[ParsedMark]:
         """Each once, as members of a group have the same work. Raises MarksUnreadable where marks differ."""
@@ -174,21 +215,31 @@ class _Plan:
         return list(found.values())
 
     def _key(self, one: ParsedMark) -> tuple[str, str, str]:
-        return self.work(one.work), one.criterion, one.marker
+        return self.works[one.work], one.criterion, one.marker
 
-    def work(self, name: str) -> str:
-        """The digest of a work, the same by whichever name of its student it is called."""
-        whose = self.submissions.get(name) or self.students.get(name) or name.casefold()
-        return sha256(f"{self.assignment_id}:{whose}".encode()).hexdigest()
+    def link(self, session: Session) -> int:
+        """Let earlier marks refer to students and submissions that came later; of how many works."""
+        names = {work: name for name, work in self.works.items()}
+        linked = set()
+        for row in self.before:
+            name = names.get(row.work, "")
+            row.student_id = row.student_id or self.students.get(name)
+            if row.submission_id is None and name in self.submissions:
+                row.submission_id = self.submissions[name]
+                linked.add(row.work)
+        session.flush()
+        return len(linked)
 
     def rows(self, import_id: int) -> Iterator[dict[str, Any]]:
-        """The rows to store."""
+        """The rows to store, of the submission that earlier marks of the same work are of."""
+        of_before = {row.work: row.submission_id for row in self.before}
         for one in self.marks:
+            work = self.works[one.work]
             yield {
                 "assignment_id": self.assignment_id,
                 "import_id": import_id,
-                "work": self.work(one.work),
-                "submission_id": self.submissions.get(one.work),
+                "work": work,
+                "submission_id": of_before.get(work) or self.submissions.get(one.work),
                 "student_id": self.students.get(one.work),
                 "marker": one.marker,
                 "criterion": one.criterion,
@@ -207,6 +258,17 @@ class _Plan:
             replaced=sum(change != 0 for change in self.stored.values()),
             known=known,
         )
+
+
+def _texts(session: Session, students: Mapping[str, int]) -> dict[int, list[str]]:
+    """All names by which students sign in, and their addresses."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for some in chunks(sorted(set(students.values()))):
+        email = select(tables.User.id, tables.User.email).where(tables.User.id.in_(some))
+        names = select(tables.Identity.user_id, tables.Identity.subject)
+        for user, text in session.execute(email.union(names.where(tables.Identity.user_id.in_(some)))):
+            found[user] += [text] if text else []
+    return found
 
 
 def _students(session: Session, course_id: int, names: Sequence[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from grading.store.change_tracking import Stamp
 from grading.store.privacy import erasure
 from grading.store.reporting import class_statistics
 from grading.store.trust import confidence
-from tests.integration.grades.classroom import a_report
+from tests.integration.grades.classroom import a_report, student
 from tests.integration.webapp import School
 from tests.support.commands import Grader, in_process
 
@@ -66,7 +66,7 @@ def test_marks_from_before(
     assert changed(school) != before  # pages that show how far people agree are made anew
     assert "2 works have a submission here" in done.out
     assert "compared between people only: old-1" in done.out
-    assert "nothing changes" in grader("trust", "import", str(file), "--assignment", "ba/hw1").out
+    assert "no mark changes" in grader("trust", "import", str(file), "--assignment", "ba/hw1").out
     assert len(stored(school)) == 11
     assert all("old-1" not in f"{one.work} {one.marker}" for one in stored(school))
     file.write_text("id,marker,load\nanna,AB,3\n")
@@ -92,6 +92,24 @@ def test_marks_from_before(
     assert "This import does not exist." in grader("trust", "remove", "1", "--yes").error
     file.write_text(TABLE)
     assert "11 marks imported" in grader("trust", "import", str(file), "--assignment", "ba/hw1").out
+
+    # who comes after the import: their marks are found again, and erased with them
+    file.write_text("id,marker,load\nold-2,AB,3\nold-2,CD,3\n")
+    grader("trust", "import", str(file), "--assignment", "ba/hw1")
+    for name in ("old-1", "old-2"):
+        student(school, name)
+    newer = school.submit("old-1")
+    file.write_text(TABLE)
+    again = grader("trust", "import", str(file), "--assignment", "ba/hw1").out
+    assert "1 works of earlier files have a submission here now" in again
+    assert [one.submission_id for one in stored(school)].count(newer) == 4
+    file.write_text("id,marker,load\nold-1,AB,3\n")
+    grader("trust", "import", str(file), "--assignment", "ba/hw1")
+    assert len(stored(school)) == 13
+    with school.store.write() as session:
+        known_as = erasure.find_identity(session, "old-2")
+        erasure.erase_student(session, known_as, "cli")
+    assert len(stored(school)) == 11
     school.close()
 
 
