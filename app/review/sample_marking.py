@@ -170,7 +170,8 @@ def _to_mark(session: Session, actor: Actor, assignment_id: int, criterion: str)
     sample = release_samples.find_open(session, assignment_id)
     if sample is None:
         raise NotFound(NO_SAMPLE)
-    rubric = {one.id: one for one in worklist.rubric_of(session, assignment)}
+    # that of the sample: what was published since may have other levels, or not this criterion
+    rubric = {one.id: one for one in release_samples.rubric_of(session, sample).criteria}
     if criterion not in rubric:
         raise NotFound(NO_SUCH_CRITERION)
     line = submission_lists.assignment_line(assignment, assignment.course)

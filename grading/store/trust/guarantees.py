@@ -226,7 +226,7 @@ def _unmarked(session: Session, assignment: Assignment, drawable: Sequence[Grade
     return [
         Work(
             one.submission_id,
-            {name: known[one.round_id, name] for name in one.levels},
+            {name: known.get((one.round_id, name), 1.0) for name in one.levels},
             dict.fromkeys(one.levels),
         )
         for one in drawable

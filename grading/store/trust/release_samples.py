@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+from grading.domain.rubric import Rubric
 from grading.statistics.joint_guarantee import NO_LIMIT, Work, next_joint_sample
 from grading.statistics.release_guarantee import Draw, Target
 from grading.store.assignments.versions import published_version
@@ -31,6 +32,7 @@ from grading.store.tables import (
     GuaranteeSample,
     Mark,
     Round,
+    RubricVersion,
 )
 from grading.store.trust import confidence
 from grading.store.trust.grading_ground import GradedSubmission, load_graded
@@ -186,6 +188,11 @@ def wanted_of(sample: GuaranteeSample) -> Wanted:
     return Wanted(sample.share, sample.confidence, sample.tolerance)
 
 
+def rubric_of(session: Session, sample: GuaranteeSample) -> Rubric:
+    """By which its submissions were graded."""
+    return Rubric.model_validate(session.get_one(RubricVersion, sample.rubric_version_id).rubric)
+
+
 def drawable(session: Session, assignment: Assignment, actor: Actor) -> list[GradedSubmission]:
     """What may be drawn: whole grades by the published rubric that nobody released, holds or reviewed.
 
@@ -234,7 +241,8 @@ def draw(
     session.flush()
     known = confidence.scores(session, assignment.id, calibration)
     for one in found:
-        scores = {name: known[one.round_id, name] for name in one.levels}
+        # a round that another transaction replaced meanwhile has none, and comes last
+        scores = {name: known.get((one.round_id, name), 1.0) for name in one.levels}
         levels = {name: level.level for name, level in one.levels.items()}
         kept = {"round_id": one.round_id, "scores": scores, "levels": levels}
         session.add(GuaranteeMember(sample_id=sample.id, submission_id=one.submission_id, **kept))

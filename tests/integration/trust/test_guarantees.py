@@ -11,6 +11,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
@@ -380,24 +381,27 @@ def test_what_happens_after_grading_is_no_shift(works: Class, monkeypatch: pytes
     assert works.proof().taken_back == ()
 
 
+def _publish(session: Any, assignment: tables.Assignment) -> None:
+    """Another rubric, with fewer levels and points."""
+    old = versions.published_version(session, assignment)
+    rubric = {
+        **old.rubric,
+        "criteria": [{**one, "points": 5, "levels": ["no", "yes"]} for one in old.rubric["criteria"]],
+    }
+    values = {name: getattr(old, name) for name in ("task", "instructions", "starter", "solution", "files")}
+    session.add(
+        tables.RubricVersion(
+            assignment_id=assignment.id, number=old.number + 1, digest="other", rubric=rubric,
+            created_at=now(session), published_at=now(session), **values,
+        )
+    )  # fmt: skip
+
+
 def test_another_rubric_takes_the_proof_back(works: Class) -> None:
     works.draw()
     works.mark(works.drawn())
 
-    def publish(session: Any, assignment: tables.Assignment) -> None:
-        old = versions.published_version(session, assignment)
-        rubric = {**old.rubric, "criteria": [{**one, "points": 5} for one in old.rubric["criteria"]]}
-        values = {
-            name: getattr(old, name) for name in ("task", "instructions", "starter", "solution", "files")
-        }
-        session.add(
-            tables.RubricVersion(
-                assignment_id=assignment.id, number=old.number + 1, digest="other", rubric=rubric,
-                created_at=now(session), published_at=now(session), **values,
-            )
-        )  # fmt: skip
-
-    works.change(publish)
+    works.change(_publish)
     assert [one.cause for one in works.proof().taken_back] == ["rubric"]
     assert {one.why for one in works.proof().needs_person} == {"other_rubric"}
 
@@ -439,6 +443,27 @@ def test_what_people_graded_everywhere_needs_no_proof(works: Class) -> None:
 
     works.change(regrade)
     assert works.proof().criteria[1].by_person
+
+
+def test_a_round_that_another_transaction_replaces_meanwhile_comes_last(
+    works: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gone, *_) = works.submissions
+    plain = confidence.scores
+
+    def without(session: Any, *which: Any) -> dict[tuple[str, str], float]:
+        theirs = select(tables.Round.id).where(tables.Round.submission_id == gone)
+        replaced = set(session.scalars(theirs))
+        return {key: value for key, value in plain(session, *which).items() if key[0] not in replaced}
+
+    monkeypatch.setattr(confidence, "scores", without)
+    assert works.proof().gains
+    works.draw()
+    with works.school.store.read() as session:
+        sample = release_samples.find_open(session, works.school.assignment)
+        assert sample is not None
+        member = release_samples.load_sample(session, sample).members[gone]
+    assert set(member.scores.values()) == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -499,6 +524,8 @@ def test_marking_by_criterion_hides_and_leads_on(works: Class) -> None:
     beyond = next(one for one in works.submissions if one not in works.drawn())
     assert grader.get(f"{at}/load/submissions/{beyond}").status_code == 404
     assert works.proof().marks == 2
+    works.change(_publish)  # the sample is of the rubric before
+    assert post(grader, first, level="4").headers["Location"] == works.path
 
 
 def test_forms_are_checked(works: Class) -> None:
