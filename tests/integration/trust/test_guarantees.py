@@ -32,6 +32,7 @@ from tests.integration.webapp import School, report, undo
 CLASS = 60
 SAMPLE = 40
 """Enough of the class to prove it, if no level is wrong."""
+SCORES = confidence.scores
 
 
 @dataclass
@@ -353,7 +354,7 @@ def test_a_shift_of_scores_takes_the_proof_back(works: Class) -> None:
 
 def test_what_happens_after_grading_is_no_shift(works: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     """Second opinions come late; held grades are reviewed; work is graded again."""
-    monkeypatch.undo()
+    monkeypatch.setattr(confidence, "scores", SCORES)
 
     def with_opinions(session: Any, assignment: tables.Assignment) -> None:
         for round_ in session.query(tables.Round):
