@@ -48,10 +48,10 @@ def show(assignment_id: int) -> str:
 @pages.post(f"{ROOT}/sample")
 def draw(assignment_id: int) -> Answer:
     """Draw a random sample to be marked blind."""
-    actor = auth.actor()
+    actor, shown = auth.actor(), request.form.get("shown", "")[:32]
 
     def work(session: Session, assignment: tables.Assignment) -> str:
-        release_samples.draw(session, assignment, _wanted(), _count(), actor)
+        release_samples.draw(session, assignment, _wanted(), _count(), actor, shown)
         return _("The sample is drawn. Mark it without seeing the levels.")
 
     return _done(actor, assignment_id, "mark.give", work)

@@ -65,6 +65,16 @@ class NothingToDraw(Conflict):
     )
 
 
+class SampleDrawn(Conflict):
+    """A sample was drawn since the page was loaded. Nothing was drawn; read the page again."""
+
+    code = "sample_drawn"
+    default_message = define_message(
+        "error.sample_drawn",
+        "A sample was drawn since the page was loaded. Nothing was drawn; read the page again.",
+    )
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a sample is to prove."""
@@ -211,13 +221,19 @@ def drawable(session: Session, assignment: Assignment, actor: Actor) -> list[Gra
 
 
 def draw(
-    session: Session, assignment: Assignment, wanted: Wanted, count: int, actor: Actor
+    session: Session, assignment: Assignment, wanted: Wanted, count: int, actor: Actor, shown: str = ""
 ) -> GuaranteeSample:
-    """Draw a sample; it replaces the one before it. Raises TargetRefused, NothingToDraw."""
+    """Draw a sample; it replaces the one before it. Raises TargetRefused, SampleDrawn, NothingToDraw.
+
+    `shown` is the id of the sample that the reader saw, so that a form that is sent twice draws once: each
+    draw is a try, and spends a part of the risk.
+    """
     wanted.require_offered()
     if not 1 <= count <= MOST:
         raise TargetRefused
     before = lock_open(session, assignment)
+    if shown != (before.id if before else ""):
+        raise SampleDrawn
     found = drawable(session, assignment, actor)
     if not found:
         raise NothingToDraw

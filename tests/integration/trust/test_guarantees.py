@@ -538,5 +538,11 @@ def test_forms_are_checked(works: Class) -> None:
     assert post(teacher, f"{works.path}/sample/more", count="5").status_code == 404
     sent = {"count": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1"}
     assert post(works.school.client("grader"), f"{works.path}/sample", **sent).status_code == 303
+    again = post(works.school.client("grader"), f"{works.path}/sample", **sent)  # the same form, sent twice
+    assert again.status_code == 409
+    assert "A sample was drawn since the page was loaded" in again.get_data(as_text=True)
+    shown = re.search(r'name="shown" value="(\w+)"', works.page())
+    assert shown is not None
+    assert post(teacher, f"{works.path}/sample", **sent, shown=shown[1]).status_code == 303
     assert re.search(r"0 / 5", works.page())
     assert report().points is not None
