@@ -23,7 +23,7 @@ from grading.domain.errors import NotFound
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Criterion
 from grading.domain.shared_messages import NO_SUCH_SUBMISSION
-from grading.store.review import second_marking
+from grading.store.review import level_views, second_marking
 from grading.store.review.edits import NO_SUCH_CRITERION
 from grading.store.review.second_marking import MarkRefused
 from grading.store.trust import release_samples
@@ -45,6 +45,8 @@ class ToMark:
     criteria: tuple[Criterion, ...]
     criterion: Criterion
     sample: LoadedSample
+    seen: frozenset[str]
+    """Submissions whose levels the reader has seen."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -53,8 +55,8 @@ class ToMark:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Of those that nobody has marked."""
-        return self.sample.to_mark(self.criterion.id)
+        """Of those that nobody has marked, and those that only the reader may still mark blind."""
+        return self.sample.to_mark(self.criterion.id, self.seen)
 
     def left_after(self, submission_id: str) -> list[str]:
         """The same, those after this one first."""
@@ -157,6 +159,8 @@ def _lead_on(actor: Actor, found: ToMark, submission_id: str) -> Response:
         if one.id != found.criterion.id and other.left:
             flash(_("Everything is marked by “%(title)s”.", title=found.criterion.title))
             return redirect(url_for("sample_marking.following", **other.values()), 303)
+    if any(found.sample.unblind(key, one.id) for key in found.ids for one in found.criteria):
+        flash(_("Someone who has not seen the levels must mark the submissions that are left."), "warning")
     return _to_result(found)
 
 
@@ -176,7 +180,8 @@ def _to_mark(session: Session, actor: Actor, assignment_id: int, criterion: str)
         raise NotFound(NO_SUCH_CRITERION)
     line = submission_lists.assignment_line(assignment, assignment.course)
     loaded = release_samples.load_sample(session, sample)
-    return ToMark(line, tuple(rubric.values()), rubric[criterion], loaded)
+    seen = frozenset(level_views.list_seen(session, assignment_id, actor))
+    return ToMark(line, tuple(rubric.values()), rubric[criterion], loaded, seen)
 
 
 def _require_member(found: ToMark, submission_id: str) -> None:

@@ -161,6 +161,8 @@ def _keep_marks(
     corrects = any(name in rows and rows[name].level != level for name, level in levels.items())
     informed = corrects and _is_compared(session, submission_id)
     blind = not (informed or level_views.has_seen(session, submission_id, actor))
+    if informed:
+        level_views.record(session, actor, [submission_id])
     moment = now(session)
     for criterion, level in levels.items():
         row = rows.get(criterion)

@@ -37,6 +37,7 @@ WORTH = 0.1
 """Submissions more that may be released for each mark, below which the page proposes no more marks."""
 Why = Literal[
     "differs",
+    "not_blind",
     "not_marked",
     "uncertain",
     "held",
@@ -73,9 +74,11 @@ class CriterionProof:
     id: str
     title: str
     marked: int
-    """Submissions of the draw."""
+    """Submissions of the sample with a level that was given blind."""
     wrong: int
-    """Of the marked levels."""
+    """Of them those whose level is too far from it."""
+    seen: int
+    """Submissions with a level that does not count, as its marker had seen the machine's."""
     alone: int
     """Submissions that could be released if there were no other criterion."""
     left: int
@@ -283,13 +286,15 @@ def _criteria(
     graded: Mapping[str, GradedSubmission],
 ) -> Iterator[CriterionProof]:
     titles = {name: level.title for one in graded.values() for name, level in one.levels.items()}
+    members = [sample.members[key] for key in sample.keys]
     for name in sample.criteria():
         result = found.criteria.get(name)
         yield CriterionProof(
             id=name,
             title=titles.get(name, name),
-            marked=result.marked if result else 0,
-            wrong=result.found_wrong if result else 0,
+            marked=sum((one.round_id, name) in sample.marks.blind for one in members),
+            wrong=sum(_differs(one, name, sample) for one in members),
+            seen=sum(sample.unblind(one.submission_id, name) for one in members),
             alone=result.alone if result else 0,
             left=len(sample.to_mark(name)),
             by_person=name in by_person,
@@ -325,6 +330,8 @@ def _why(one: GradedSubmission, member: Member | None, sample: LoadedSample, ver
         return "not_drawn"
     if _names(member, sample, "differs"):
         return "differs"
+    if _names(member, sample, "not_blind"):
+        return "not_blind"
     return "not_marked" if one.submission_id in sample.keys and _waits(member, sample) else "uncertain"
 
 
@@ -332,10 +339,17 @@ def _waits(member: Member, sample: LoadedSample) -> bool:
     return any(sample.marks.wrong(member, name, 0) is None for name in member.levels)
 
 
+def _differs(member: Member, name: str, sample: LoadedSample) -> bool:
+    blind = (member.round_id, name) in sample.marks.blind
+    return blind and sample.marks.wrong(member, name, sample.row.tolerance) is True
+
+
 def _names(member: Member, sample: LoadedSample, why: Why) -> Sequence[str]:
     """The criteria that a reason is about."""
     if why == "differs":
-        return [name for name in member.levels if sample.marks.wrong(member, name, sample.row.tolerance)]
+        return [name for name in member.levels if _differs(member, name, sample)]
+    if why == "not_blind":
+        return [name for name in member.levels if sample.unblind(member.submission_id, name)]
     if why != "uncertain":
         return ()
     most = _doubt(member)

@@ -6,7 +6,7 @@ Scores and levels are kept as they were when a sample was drawn, so that no mark
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import randbits
 
@@ -160,15 +160,25 @@ class LoadedSample:
         """Of its submissions."""
         return tuple(dict.fromkeys(name for one in self.members.values() for name in one.levels))
 
-    def to_mark(self, criterion: str) -> tuple[str, ...]:
-        """The submissions that nobody has marked by a criterion."""
+    def to_mark(self, criterion: str, without: Collection[str] | None = None) -> tuple[str, ...]:
+        """The submissions that nobody has marked by a criterion.
+
+        With those `without` which somebody can mark blind: also the others whose mark is not blind.
+        """
         return tuple(
             key
             for key in self.keys
             if self.members[key].current
             and criterion in self.members[key].levels
-            and not self.marks.has(self.members[key].round_id, criterion)
+            and (
+                not self.marks.has(self.members[key].round_id, criterion)
+                or (without is not None and key not in without and self.unblind(key, criterion))
+            )
         )
+
+    def unblind(self, key: str, criterion: str) -> bool:
+        """Whether only people marked it who had seen the level: it counts as wrong until another one does."""
+        return (self.members[key].round_id, criterion) in self.marks.seen
 
     def works(
         self, standing: Mapping[str, GradedSubmission] | None = None, without: frozenset[str] = frozenset()

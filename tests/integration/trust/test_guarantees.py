@@ -203,9 +203,11 @@ def test_a_mark_that_is_corrected_after_the_result_is_not_blind(works: Class) ->
     one = f"/assignments/{school.assignment}/review/sample/load/submissions/{drawn[0]}"
     assert "it does not count as blind" in school.client("teacher").get(one).get_data(as_text=True)
     works.mark(drawn[:1])  # now that the page says which one differs
-    assert wrong() == [1, 0]
+    named = {one.submission_id: (one.why, one.criteria) for one in works.proof().needs_person}
+    assert named[drawn[0]] == ("not_blind", ("Loads the data",))
     works.mark(drawn[:1], who="grader")
     assert wrong() == [0, 0]
+    assert len(works.proof().proven) == CLASS
 
 
 def test_marks_that_are_not_blind_do_not_count(works: Class) -> None:
@@ -218,8 +220,17 @@ def test_marks_that_are_not_blind_do_not_count(works: Class) -> None:
     assert proof.sample is not None
     assert proof.sample.seen == SAMPLE
     assert not proof.proven
-    assert f"{SAMPLE} of them were marked by someone who had seen" in works.page()
-    works.mark(drawn, who="grader")  # who had not seen them
+    assert {one.why for one in proof.needs_person if one.submission_id in drawn} == {"not_blind"}
+    assert [(one.marked, one.wrong, one.seen) for one in proof.criteria] == [(0, 0, SAMPLE)] * 2
+    page = works.page()
+    assert f"{SAMPLE} of them were marked by someone who had seen" in page
+    assert "marked only by people who had seen the levels" in page
+    following = f"/assignments/{works.school.assignment}/review/sample/load/next"
+    assert following in page
+    assert works.school.client("teacher").get(following).headers["Location"] == works.path
+    first = works.school.client("grader").get(following).headers["Location"]  # who had not seen them
+    assert first.endswith(f"/review/sample/load/submissions/{drawn[0]}")
+    works.mark(drawn, who="grader")
     assert len(works.proof().proven) == CLASS
 
 
