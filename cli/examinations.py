@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from grading.broker.canaries import EXAMINATIONS
+from grading.broker.canaries import examination_key
 from grading.broker.celery_app import own_queue
 from grading.broker.dispatch import Dispatch
 from grading.broker.machine_status import MachineState
@@ -39,7 +39,7 @@ def ask_machines(
     found: dict[str, Answer] = {}
     end = time.monotonic() + seconds
     while open_ and time.monotonic() < end:
-        keys = [f"{EXAMINATIONS}{name}:{question}" for question, name in open_.items()]
+        keys = [examination_key(name, question) for question, name in open_.items()]
         rows = cast("list[str | None]", dispatch.registry.redis.mget(keys))
         for question, row in zip(list(open_), rows, strict=True):
             if row is not None:

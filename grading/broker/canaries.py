@@ -21,7 +21,7 @@ PARTS = "grader:parts"
 ANSWERS = "grader:answers:"
 """And a queue: when its worker last answered, in ms. What was sent is in CANARIES, the server's own."""
 EXAMINATIONS = "grader:examinations:"
-"""And a machine: where it puts what it found out about itself, under the examination's id."""
+"""And a machine: where it leaves its answers; see `examination_key`."""
 EVERY_S = 30.0
 OVERDUE_S = 60.0
 LOST_AFTER_S = 40.0
@@ -67,6 +67,11 @@ heartbeat['at'] = now
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(heartbeat))
 return 1
 """
+
+
+def examination_key(machine: str, question: str) -> str:
+    """Where a machine leaves its answer to a question that it was sent."""
+    return f"{EXAMINATIONS}{machine}:{question}"
 
 
 @dataclass(frozen=True)

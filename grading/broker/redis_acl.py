@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 
 from grading.broker import celery_app
-from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS
+from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS, examination_key
 from grading.broker.gateway_requests import KEYS as GATEWAY_REQUESTS
 from grading.broker.gateway_requests import gateway_queues
 from grading.broker.heartbeats import BACKLOG
@@ -127,7 +127,7 @@ def _answers(me: str) -> list[Right]:
     return [
         Right("lpush", write=(celery_app.inbox(me),)),
         Right("set", write=(*families, f"{ANSWERS}{celery_app.own_queue(me)}")),
-        _own("get del", f"{EXAMINATIONS}{me}:block-*"),
+        _own("get del", examination_key(me, "block-*")),
     ]
 
 

@@ -21,7 +21,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from grading.broker import celery_app
-from grading.broker.canaries import EXAMINATIONS
+from grading.broker.canaries import examination_key
 from grading.domain.errors import EngineError
 from grading.shared.code_version import software
 from workers.machine.circuits import probe
@@ -62,7 +62,7 @@ def _link(client: Redis, machine: str) -> dict[str, Any]:
 
 def _speeds(client: Redis, machine: str) -> tuple[float, float]:
     """Bytes a second to Redis and back; a slow line is not burdened with the larger block."""
-    key = f"{EXAMINATIONS}{machine}:block-{secrets.token_hex(8)}"
+    key = examination_key(machine, f"block-{secrets.token_hex(8)}")
     there = back = 0.0
     try:
         for size in BLOCKS:
@@ -140,7 +140,7 @@ def memory() -> dict[str, int]:
 
 def leave_answer(process: MachineProcess, question: str, found: Mapping[str, Any]) -> None:
     """Keep what was found for who asked; see `cli.examinations`."""
-    key = f"{EXAMINATIONS}{process.machine.name}:{question}"
+    key = examination_key(process.machine.name, question)
     process.leases.redis.set(key, json.dumps(found), ex=KEEP_S)
 
 

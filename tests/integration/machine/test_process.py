@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from cli.dev.embedded_redis import start_redis
 from cli.doctor.strategies import result_of
 from grading.broker import celery_app
-from grading.broker.canaries import EXAMINATIONS
+from grading.broker.canaries import examination_key
 from grading.broker.leases import MAX_DELIVERIES, Leases, connect
 from grading.broker.signing import signer
 from grading.config.settings import Machine
@@ -420,7 +420,7 @@ def test_strategies_are_compared_by_what_both_ways_took(
     strategy_comparison.register(app, process)
     options = {"seconds": 60, "draft": ""}
     app.tasks[celery_app.COMPARE]("asked", options, leases.time() + 60)
-    key = f"{EXAMINATIONS}dgx-spark-2:asked"
+    key = examination_key("dgx-spark-2", "asked")
     until(lambda: leases.redis.exists(key), 30, "an answer")
     told = json.loads(str(leases.redis.get(key)))
     assert (told["machine"], told["ended"]) == ("dgx-spark-2", "done")
@@ -436,7 +436,7 @@ def test_strategies_are_compared_by_what_both_ways_took(
     )
     assert not process.gate.shut
     app.tasks[celery_app.COMPARE]("late", options, leases.time() - 1)
-    assert leases.redis.get(f"{EXAMINATIONS}dgx-spark-2:late") is None
+    assert leases.redis.get(examination_key("dgx-spark-2", "late")) is None
 
 
 def test_students_work_ends_a_comparison(strategic: tuple[MachineProcess, Strategic]) -> None:
