@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grading.statistics.agreement import CLOSE, FEWEST, weighted_kappa
+from grading.statistics.distribution import quantile
 
 DRAWS = 1000
 TAIL = 0.025
@@ -111,4 +112,4 @@ def _interval(values: Sequence[float]) -> Interval | None:
     if len(values) < DRAWS / 2:
         return None
     ordered = sorted(values)
-    return ordered[int(TAIL * len(ordered))], ordered[int((1 - TAIL) * (len(ordered) - 1))]
+    return quantile(ordered, TAIL), quantile(ordered, 1 - TAIL)
