@@ -68,16 +68,13 @@ def listing(assignment_id: int) -> str:
         found = for_staff(session, actor, assignment_id)
         line = submission_lists.assignment_line(found, found.course)
         trials = model_trials.list_trials(session, assignment_id)
-        marked = {
-            stage: len(model_trials.list_marked(session, assignment_id, stage))
-            for stage in _stages(session, found)
-        }
+        marked = model_trials.list_marked_by_stage(session, assignment_id, _stages(session, found))
     return render_template(
         "trust/model_trials.html",
         assignment=line,
         actor=actor,
         trials=trials,
-        marked=marked,
+        marked={stage: len(some) for stage, some in marked.items()},
         choices=choices(services().dispatch.machines()),
         size=model_trials.SIZE,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.domain.report import Report
+from grading.domain.report import CriterionGrade, Report
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.scoring.proposed_levels import judgement_of_model
 from grading.statistics.agreement import FEWEST
@@ -60,31 +60,48 @@ class Marked:
 
 def list_marked(session: Session, assignment_id: int, stage: str) -> list[Marked]:
     """All that people marked, changed or reviewed, or marked before, and a model graded."""
+    return list_marked_by_stage(session, assignment_id, [stage])[stage]
+
+
+def list_marked_by_stage(
+    session: Session, assignment_id: int, stages: Collection[str]
+) -> dict[str, list[Marked]]:
+    """The same of several stages, whose reports are loaded once."""
     chosen = select(tables.Submission.id).where(tables.Submission.assignment_id == assignment_id).subquery()
     marks = person_levels.load_marks(session, chosen)
     changes = person_levels.load_changes(session, chosen)
     before: dict[str, list[PersonLevel]] = defaultdict(list)
     for level in human_marks.load_levels(session, assignment_id, {}):
         before[level.work].append(level)
-    found = []
+    found: dict[str, list[Marked]] = {stage: [] for stage in stages}
     for row in session.execute(_seen_by_people(assignment_id)):
         report = Report.model_validate(row.report)
-        graded = {one.criterion: one for one in report.criteria if one.stage == stage}
         known = (marks.get(row.round_id, ()), changes.get(row.round_id, ()))
         reviewer = row.reviewed_by if row.reviewed_at else None
-        given = [*person_levels.levels(row.submission_id, reviewer, graded, *known)]
-        given += [one for one in before[row.submission_id] if one.criterion in graded]
-        proposed = {
-            name: float(judgement.level)
-            for name, one in graded.items()
-            if (judgement := judgement_of_model(report, one)) is not None
-        }
-        if levels := _beside(given, proposed):
-            titles = {name: graded[name].title for name in levels}
-            flags = tuple(sorted({flag.code for flag in report.flags}))
-            blind = _beside([one for one in given if one.how in BLIND], proposed)
-            found.append(Marked(row.submission_id, levels, titles, flags, blind))
+        for stage, of_stage in found.items():
+            graded = {one.criterion: one for one in report.criteria if one.stage == stage}
+            given = [*person_levels.levels(row.submission_id, reviewer, graded, *known)]
+            given += [one for one in before[row.submission_id] if one.criterion in graded]
+            if (marked := _marked(row.submission_id, report, graded, given)) is not None:
+                of_stage.append(marked)
     return found
+
+
+def _marked(
+    submission_id: str, report: Report, graded: Mapping[str, CriterionGrade], given: Sequence[PersonLevel]
+) -> Marked | None:
+    proposed = {
+        name: float(judgement.level)
+        for name, one in graded.items()
+        if (judgement := judgement_of_model(report, one)) is not None
+    }
+    levels = _beside(given, proposed)
+    if not levels:
+        return None
+    titles = {name: graded[name].title for name in levels}
+    flags = tuple(sorted({flag.code for flag in report.flags}))
+    blind = _beside([one for one in given if one.how in BLIND], proposed)
+    return Marked(submission_id, levels, titles, flags, blind)
 
 
 def _beside(given: Sequence[PersonLevel], proposed: Mapping[str, float]) -> dict[str, tuple[float, float]]:
