@@ -313,12 +313,13 @@ def _user(job: Job, left: int, budget: Budget) -> tuple[str, tuple[Message, ...]
     user = opening + "".join(piece.text for piece in pieces) + closing
     over = budget.measure(user) - left
     clauses: tuple[Message, ...] = ()
+    kept: Sequence[Piece] = pieces
     # pieces one by one need a few tokens more or less than joined
-    limit = sum(budget.measure(piece.text) for piece in pieces) if over > 0 else 0
     for _ in range(_MOST_FITS):
         if over <= 0:
             return user, clauses
-        limit -= over
+        # below what was kept, not below the last limit: whole pieces are left out, so that may be far above
+        limit = sum(budget.measure(piece.text) for piece in kept) - over
         kept, clauses = fit_pieces(pieces, limit, budget.measure)
         user = opening + "".join(piece.text for piece in kept) + closing
         over = budget.measure(user) - left
