@@ -99,6 +99,8 @@ class Idle:
     machine: str
     model: str
     """With which it does the stage."""
+    alike: frozenset[str]
+    """All stages that it does with this model of the same engine."""
     places: int
     """Runs that it may take at once, beside those it has."""
 
@@ -358,8 +360,8 @@ class Dispatch:
             theirs = hand.get(heartbeat.machine, [])
             if _takes(heartbeat, stage, "batch") and not grading_stages(theirs) and heartbeat.machine in own:
                 places = most_in_background(heartbeat.slots) - len(theirs) - lengths[own[heartbeat.machine]]
-                model = heartbeat.stages[stage].get("model", "")
-                found[heartbeat.machine] = Idle(heartbeat.machine, model, max(0, places))
+                model, alike = heartbeat.stages[stage].get("model", ""), _alike(heartbeat, stage)
+                found[heartbeat.machine] = Idle(heartbeat.machine, model, alike, max(0, places))
         return list(found.values())
 
     def tell_backlog(self, runs: Mapping[tuple[str, str], int]) -> None:
@@ -415,6 +417,12 @@ def _takes(heartbeat: Heartbeat, stage: str, priority: str) -> int:
     if heartbeat.reserved == "testing" or (heartbeat.reserved == "batch" and priority != "batch"):
         return 0
     return 0 if stage in heartbeat.broken else heartbeat.limit or heartbeat.slots
+
+
+def _alike(heartbeat: Heartbeat, stage: str) -> frozenset[str]:
+    """Stages that the same model of the same engine does."""
+    places = {name: (place.get("engine"), place.get("model")) for name, place in heartbeat.stages.items()}
+    return frozenset(name for name, place in places.items() if place == places[stage])
 
 
 def _room(slots: int, waiting: int) -> Room:

@@ -26,8 +26,8 @@ from grading.store.completion import finish_round
 from grading.store.rounds import lifecycle, queue
 from grading.store.rounds.lifecycle import RunOrder, Work
 from grading.store.rounds.locking import LockedRound
-from grading.store.trust import second_opinions
-from grading.store.trust.second_opinions import Judged
+from grading.store.trust import second_opinions, stage_drains
+from grading.store.trust.second_opinions import DueOpinion, Judged
 from workers.server.admit import jobs
 from workers.server.context import Server
 from workers.server.messages import GRADING_FIRST
@@ -73,8 +73,7 @@ def _nothing_waits(server: Server) -> bool:
 def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     with server.store.read() as session:
         # machines are idle for hours a day: a write at each sweep would lock SQLite for nothing
-        family = server.config.family_of(to.model)
-        if not _due_again(session, family) and not second_opinions.list_due(session, family, 1):
+        if not _due_again(server, session, to) and not _due(server, session, to, 1):
             return 0
     with server.store.write(derived=True) as session:
         outgoing = list(_runs(server, session, to, idle))
@@ -84,21 +83,32 @@ def _send(server: Server, to: Idle, idle: Sequence[Idle]) -> int:
     return len(outgoing)
 
 
-def _due_again(session: Session, family: str) -> list[queue.DueRetry]:
-    """Next tries that a model of this family may do."""
+def _due_again(server: Server, session: Session, to: Idle) -> list[queue.DueRetry]:
+    """Next tries that a machine may do."""
+    family, out = server.config.family_of(to.model), _out(session, to)
     due = queue.list_due_retries(session, {(SECOND_OPINION, PRIORITY): MOST_AGAIN})
     about = second_opinions.load_judged(session, [one.round_id for one in due])
-    return [one for one in due if about[one.round_id].family != family]
+    return [one for one in due if (of := about[one.round_id]).family != family and of.stage not in out]
+
+
+def _due(server: Server, session: Session, to: Idle, most: int) -> list[DueOpinion]:
+    """Second opinions that never were sent and that a machine may give."""
+    family = server.config.family_of(to.model)
+    return second_opinions.list_due(session, family, most, _out(session, to))
+
+
+def _out(session: Session, to: Idle) -> frozenset[str]:
+    """The stages that a machine does no more with the model of its second opinions."""
+    return stage_drains.stages_out(session, to.machine) & to.alike
 
 
 def _runs(server: Server, session: Session, to: Idle, idle: Sequence[Idle]) -> Iterator[Outgoing]:
     """Next tries first, then what never was sent."""
-    family = server.config.family_of(to.model)
-    again = _due_again(session, family)[: to.places]
+    again = _due_again(server, session, to)[: to.places]
     orders = [one for due in again if (one := lifecycle.next_order(session, due.round_id, due.stage))]
     about = second_opinions.load_judged(session, [one.round_id for one in orders])
     orders = [one for one in orders if _welcome(server, one, about[one.round_id], to, idle)]
-    for due in second_opinions.list_due(session, family, to.places - len(orders)):
+    for due in _due(server, session, to, to.places - len(orders)):
         begun = second_opinions.begin_round(session, due)
         orders += [
             one for group in lifecycle.first_orders(session, [begun] if begun else []) for one in group

@@ -17,7 +17,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from grading.broker.canaries import EXAMINATIONS
+from grading.broker.canaries import examination_key
 from grading.broker.celery_app import SHADOW, own_queue, stage_queues, unsaid
 from grading.broker.machine_status import MachineState
 from grading.domain.shadow_runs import ShadowOutcome
@@ -86,7 +86,7 @@ def collect(server: Server) -> None:
     with server.store.read() as session:
         questions = shadow_runs.list_questions(session)
     redis = server.dispatch.registry.redis
-    keys = {question: f"{EXAMINATIONS}{machine}:{question}" for question, machine in questions.items()}
+    keys = {question: examination_key(machine, question) for question, machine in questions.items()}
     rows = cast("list[str | None]", redis.mget(list(keys.values()))) if keys else []
     answers = {question: row for question, row in zip(keys, rows, strict=True) if row is not None}
     with server.store.write() as session:
@@ -134,8 +134,8 @@ def _next_for(server: Server, state: MachineState) -> bool:
         return bool(shadow_runs.next_for(session, state.name, _places(state), 1))
 
 
-def _places(state: MachineState) -> set[shadow_runs.Place]:
-    return {(place["engine"], place["model"]) for place in state.stages.values()}
+def _places(state: MachineState) -> dict[str, shadow_runs.Place]:
+    return {stage: (place["engine"], place["model"]) for stage, place in state.stages.items()}
 
 
 def _idle(state: MachineState) -> bool:

@@ -164,13 +164,16 @@ def _judged_stages(report: Report) -> dict[str, str]:
     return {stage: report.stages[stage].model for stage in stages if stage in report.stages}
 
 
-def list_due(session: Session, family: str, most: int) -> list[DueOpinion]:
-    """Second opinions that a model of this family may give, on rounds that count, the first planned first."""
+def list_due(session: Session, family: str, most: int, not_on: Collection[str] = ()) -> list[DueOpinion]:
+    """Second opinions that a model of this family may give, on rounds that count, the first planned first.
+
+    None of stages that are in `not_on`.
+    """
     row = SecondOpinion
     query = (
         select(row.id, row.round_id, row.submission_id, row.stage)
         .join(Round, (Round.id == row.round_id) & Round.current & Round.prepared.is_not(null()))
-        .where(row.state == OpinionState.WANTED, row.family != family)
+        .where(row.state == OpinionState.WANTED, row.family != family, row.stage.not_in(not_on))
         .order_by(row.id)
         .limit(most)
     )

@@ -15,6 +15,7 @@ from grading.domain.shadow_runs import ShadowOutcome
 from grading.store import tables
 from grading.store.database import now
 from grading.store.tables import ModelTrial, ShadowRun
+from grading.store.trust import stage_drains
 
 WAITING, SENT, DONE, FAILED = "waiting", "sent", "done", "failed"
 OPEN = (WAITING, SENT)
@@ -57,10 +58,20 @@ def any_open(session: Session) -> bool:
     )
 
 
-def next_for(session: Session, machine: str, places: Iterable[Place], most: int) -> list[ShadowRun]:
-    """Runs that this idle machine can do now: those of a night first, of one stage and assignment."""
+def next_for(session: Session, machine: str, places: Mapping[str, Place], most: int) -> list[ShadowRun]:
+    """Runs that this idle machine can do now: those of a night first, of one stage and assignment.
+
+    `places` by stage. Of trials for any machine, none of a stage with the model that was drained of it here.
+    """
     mine = ShadowRun.machine == machine
-    has = and_(ShadowRun.machine == "", tuple_(ShadowRun.engine, ShadowRun.model).in_(list(places)))
+    out = stage_drains.stages_out(session, machine) & places.keys()
+    has = and_(
+        ShadowRun.machine == "",
+        tuple_(ShadowRun.engine, ShadowRun.model).in_(sorted(set(places.values()))),
+        tuple_(ShadowRun.stage, ShadowRun.engine, ShadowRun.model).not_in(
+            [(stage, *places[stage]) for stage in sorted(out)]
+        ),
+    )
     waiting = select(ShadowRun).where(ShadowRun.state == WAITING, or_(mine, has))
     in_order = waiting.order_by(
         ShadowRun.night.is_(None), ShadowRun.assignment_id, ShadowRun.stage, ShadowRun.repeat, ShadowRun.id

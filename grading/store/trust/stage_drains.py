@@ -17,6 +17,11 @@ def list_drains(session: Session) -> dict[tuple[str, str], StageDrain]:
     return {(one.machine, one.stage): one for one in found}
 
 
+def stages_out(session: Session, machine: str) -> frozenset[str]:
+    """The stages that a machine does no more."""
+    return frozenset(session.scalars(select(StageDrain.stage).where(StageDrain.machine == machine)))
+
+
 def drain_stage(session: Session, machine: str, stage: str, by: str, why: Message) -> None:
     """Take a machine out of one stage; again: nothing."""
     if session.get(StageDrain, (machine, stage)) is not None:

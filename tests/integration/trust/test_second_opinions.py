@@ -17,6 +17,7 @@ from grading.broker import celery_app
 from grading.broker.heartbeats import Heartbeat, Lease
 from grading.broker.signing import signer
 from grading.domain.jobs import Job, Result, read_job
+from grading.domain.messages import verbatim
 from grading.domain.permissions import Actor
 from grading.domain.second_opinions import SecondOpinionPolicy, Which
 from grading.domain.stages import SECOND_OPINION
@@ -24,7 +25,7 @@ from grading.store import schema
 from grading.store.database import now
 from grading.store.privacy.deletion import delete_submissions
 from grading.store.tables import Assignment, Grade, Round, RoundStage, Run, SecondOpinion
-from grading.store.trust import second_opinions
+from grading.store.trust import second_opinions, stage_drains
 from grading.store.views import grade_history
 from grading.store.views.submission import load_view
 from tests.support.aging import Played, played
@@ -301,6 +302,28 @@ def test_what_a_machine_gives_back_waits_and_costs_no_try(cluster: Cluster) -> N
         assert session.get_one(Run, given.run_id).error == "gave_way"  # nobody counts it as a loss
     (again,) = cluster.asked()["one"]
     assert (again.round_id, again.attempt) == (given.round_id, 2)
+
+
+def test_who_was_taken_out_of_a_stage_gives_no_opinion_on_it_with_that_model(cluster: Cluster) -> None:
+    cluster.grade()
+
+    def asked(model: str) -> list[Job]:
+        stages = {"analysis": model, SECOND_OPINION: MODELS["two"]}
+        places = {stage: {"engine": "instant", "model": name} for stage, name in stages.items()}
+        cluster.system.pass_time()
+        cluster.system.server.dispatch.registry.heartbeat(Heartbeat("two", "two", 4, 0, places))
+        admit_opinions(cluster.system.server)
+        return cluster.take(celery_app.own_queue("two"))
+
+    with cluster.store.write() as session:
+        stage_drains.drain_stage(session, "two", "analysis", "cli", verbatim("It grades otherwise."))
+    assert asked(MODELS["two"]) == []
+    (job,) = asked("qwen3:30b")
+    assert cluster.record(job, "two", output={"judgements": "none"}) == "failed"
+    assert asked(MODELS["two"]) == []  # the next try, too
+    with cluster.store.write() as session:
+        assert stage_drains.undrain_stage(session, "two", "analysis", "cli")
+    assert [one.attempt for one in asked(MODELS["two"])] == [2]
 
 
 def test_answers_of_another_shape_are_tried_again_and_end(cluster: Cluster) -> None:
