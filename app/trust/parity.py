@@ -12,6 +12,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from grading.domain.errors import Conflict
+from grading.statistics.parity import REPEATS
 from grading.store.trust import parity
 from grading.store.trust.shadow_runs import gradable
 from grading.store.views import submission_lists
@@ -47,7 +48,7 @@ def show(assignment_id: int) -> str:
         nights=nights,
         alarms=alarms,
         most=parity.GOLDEN,
-        repeats=parity.REPEATS,
+        repeats=REPEATS,
         reasons=parity.reasons,
     )
 

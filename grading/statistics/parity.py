@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
+REPEATS = 8
+"""Runs of a submission a night."""
+LEAST_LEVELS = 16
+"""Levels of a submission a night: where a stage has one criterion, eight runs show too little."""
 ALPHA = 3e-6
 """Chance of an alarm for nothing in one comparison. There are two a night, machine and stage: four machines
 with two stages have one in fifty years."""
@@ -30,16 +34,21 @@ STEP = 0.02
 LEAST_SHIFT = 0.75
 """Levels that the criteria of a submission moved in the mean, added up over submissions that moved."""
 LEAST_SUBMISSIONS = 2
-MOST_REFERENCE = 40
+MOST_REFERENCE = 80
 """Runs of a submission that tonight's are compared with; more only cost time."""
 MOST_WAYS = 20_000
 """Of choosing tonight's among them; where there are more, the oldest are left out."""
 
-Levels = Mapping[str, float]
+Levels = Mapping[str, int]
 """Criterion -> level, of one run."""
 Runs = Mapping[str, Sequence[Levels]]
 """Submission -> its runs, the newest first."""
 Compared = Literal["before", "others"]
+
+
+def repeats(criteria: int) -> int:
+    """How often a machine grades a golden submission each night: its spread tells noise from a change."""
+    return max(REPEATS, math.ceil(LEAST_LEVELS / max(1, criteria)))
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ class Comparison:
     """Tonight's runs beside others of the same submissions."""
 
     p: float
-    """Chance to see at least this by sampling alone."""
+    """Chance to see at least this by sampling alone; 1 where it does not matter."""
     moved: tuple[Moved, ...]
     """Submissions that differ by themselves, the farthest first."""
 
@@ -67,10 +76,14 @@ class Comparison:
         return math.fsum(one.shift for one in self.moved)
 
     @property
+    def matters(self) -> bool:
+        """Whether it is large enough to be an alarm, if sampling does not explain it."""
+        return len(self.moved) >= LEAST_SUBMISSIONS and self.shift >= LEAST_SHIFT
+
+    @property
     def differs(self) -> bool:
         """Whether sampling does not explain it, and it matters."""
-        enough = len(self.moved) >= LEAST_SUBMISSIONS and self.shift >= LEAST_SHIFT
-        return enough and self.p <= ALPHA
+        return self.matters and self.p <= ALPHA
 
 
 @dataclass(frozen=True)
@@ -94,8 +107,11 @@ def compare(tested: Runs, reference: Runs) -> Comparison | None:
     known = [one for one in found if one is not None]
     if not known:
         return None
-    moved = sorted((one for one, _ in known if one.p <= TRUNCATION), key=lambda one: -one.shift)
-    return Comparison(_together([one.p for one in moved], [chances for _, chances in known]), tuple(moved))
+    moved = tuple(sorted((one for one, _ in known if one.p <= TRUNCATION), key=lambda one: -one.shift))
+    compared = Comparison(1.0, moved)
+    if not compared.matters:
+        return compared
+    return replace(compared, p=_together([one.p for one in moved], [chances for _, chances in known]))
 
 
 Chances = Mapping[float, float]
@@ -111,11 +127,12 @@ def _submission(
         return None
     chosen = Counter(tuple(run[one] for one in criteria) for run in tested)
     pool = _pool(chosen, [tuple(run[one] for one in criteria) for run in reference], len(tested))
-    distance = _distance(pool, len(tested))
-    ways: Counter[float] = Counter()
-    for taken, count in _choices(list(pool.values()), len(tested)):
-        ways[distance(taken)] += count
-    seen, total = distance(tuple(chosen[kind] for kind in pool)), math.comb(pool.total(), len(tested))
+    packing = _Packing.of(pool, len(tested))
+    distance = _Distance(packing)
+    ways: Counter[int] = Counter()
+    for sums, count in _choices(pool, packing).items():
+        ways[distance(sums)] += count
+    seen, total = distance(packing.sums(chosen)), math.comb(pool.total(), len(tested))
     chances, p, so_far = dict[float, float](), 1.0, 0
     for value in sorted(ways, reverse=True):
         so_far += ways[value]
@@ -125,7 +142,7 @@ def _submission(
     return Moved(name, p, _shift(chosen, pool, len(criteria))), chances
 
 
-Kind = tuple[float, ...]
+Kind = tuple[int, ...]
 """The levels of a run; most runs of a submission are alike."""
 
 
@@ -146,42 +163,116 @@ def _ways(pool: Counter[Kind], tested: int) -> int:
     return ways[tested]
 
 
-def _distance(pool: Counter[Kind], tested: int) -> _Distance:
-    kinds, size = list(pool), pool.total()
-    totals = [math.fsum(kind[c] * pool[kind] for kind in kinds) for c in range(len(kinds[0]))]
-    return _Distance(tuple(zip(*kinds, strict=True)), tuple(totals), size, tested)
-
-
 @dataclass(frozen=True)
+class _Packing:
+    """The levels of chosen runs, added up by criterion and written as one number: a digit a criterion.
+
+    So most choices are gone through together with all others of the same sums. Criteria in which all runs are
+    alike have no digit.
+    """
+
+    tested: int
+    size: int
+    """Of the pool."""
+    columns: tuple[int, ...]
+    """Places of the criteria with a digit."""
+    lowest: tuple[int, ...]
+    """Their lowest levels."""
+    bases: tuple[int, ...]
+    totals: tuple[int, ...]
+    """Their digits of the whole pool."""
+
+    @staticmethod
+    def of(pool: Counter[Kind], tested: int) -> _Packing:
+        """For the runs of a pool."""
+        given = list(zip(*pool, strict=True))
+        columns = [at for at, levels in enumerate(given) if min(levels) < max(levels)]
+        lowest = [min(given[at]) for at in columns]
+        bases = [tested * (max(given[at]) - low) + 1 for at, low in zip(columns, lowest, strict=True)]
+        pairs = list(zip(columns, lowest, strict=True))
+        totals = [sum((kind[at] - low) * count for kind, count in pool.items()) for at, low in pairs]
+        return _Packing(tested, pool.total(), *map(tuple, (columns, lowest, bases, totals)))
+
+    def sums(self, runs: Counter[Kind]) -> int:
+        """Of these runs."""
+        return sum(self.kind(kind) * count for kind, count in runs.items())
+
+    def kind(self, kind: Kind) -> int:
+        """The number of one run."""
+        packed = 0
+        for at, low, base in zip(self.columns, self.lowest, self.bases, strict=True):
+            packed = packed * base + kind[at] - low
+        return packed
+
+
 class _Distance:
     """How far the means of chosen runs lie from those of the rest: each criterion, and all together.
 
-    Both, as a machine may be stricter throughout or only differ.
+    Both, as a machine may be stricter throughout or only differ. Times the pool's size: whole numbers.
     """
 
-    columns: tuple[tuple[float, ...], ...]
-    totals: tuple[float, ...]
-    size: int
-    tested: int
+    def __init__(self, packing: _Packing) -> None:
+        middle = len(packing.bases) // 2
+        self._span = math.prod(packing.bases[middle:])
+        self._high = _Digits(packing, slice(0, middle))
+        self._low = _Digits(packing, slice(middle, None))
 
-    def __call__(self, taken: Sequence[int]) -> float:
-        apart = [
-            self.size * sum(k * level for k, level in zip(taken, column, strict=True)) - self.tested * total
-            for column, total in zip(self.columns, self.totals, strict=True)
-        ]
-        return round(abs(sum(apart)) + sum(abs(one) for one in apart), 6)
+    def __call__(self, sums: int) -> int:
+        high, low = divmod(sums, self._span)
+        (one, far), (other, farther) = self._high[high], self._low[low]
+        return abs(one + other) + far + farther
 
 
-def _choices(counts: Sequence[int], wanted: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """How many of each kind are chosen, with the number of ways to do so."""
-    if len(counts) == 1:
-        if wanted <= counts[0]:
-            yield (wanted,), math.comb(counts[0], wanted)
-        return
-    for here in range(min(wanted, counts[0]) + 1):
-        ways = math.comb(counts[0], here)
-        for rest, count in _choices(counts[1:], wanted - here):
-            yield (here, *rest), ways * count
+class _Digits(dict[int, tuple[int, int]]):
+    """Some digits of sums -> how far apart they are together, and each; kept, as few of them differ."""
+
+    def __init__(self, packing: _Packing, which: slice) -> None:
+        super().__init__()
+        self._tested, self._size = packing.tested, packing.size
+        self._digits = tuple(reversed(list(zip(packing.bases[which], packing.totals[which], strict=True))))
+
+    def __missing__(self, sums: int) -> tuple[int, int]:
+        left, together, each = sums, 0, 0
+        for base, total in self._digits:
+            left, digit = divmod(left, base)
+            apart = self._size * digit - self._tested * total
+            together, each = together + apart, each + abs(apart)
+        found = self[sums] = together, each
+        return found
+
+
+_Ways = Mapping[int, int]
+"""Sums -> the number of ways to choose runs with them."""
+
+
+def _choices(pool: Counter[Kind], packing: _Packing) -> _Ways:
+    """Sums of the runs that may be chosen -> the number of ways to choose such runs."""
+    *others, (last, count) = sorted(pool.items(), key=lambda one: one[1])
+    taken: list[dict[int, int]] = [{0: 1}, *({} for _ in range(packing.tested))]
+    left = pool.total()
+    for kind, many in others:
+        left -= many
+        taken = _with_kind(taken, packing.kind(kind), many, packing.tested - left)
+    packed, found = packing.kind(last), dict[int, int]()
+    for chosen, sums in enumerate(taken):
+        rest = packing.tested - chosen
+        ways, more = math.comb(count, rest), packed * rest
+        for before, known in sums.items() if ways else ():
+            found[before + more] = found.get(before + more, 0) + known * ways
+    return found
+
+
+def _with_kind(taken: Sequence[_Ways], packed: int, many: int, least: int) -> list[dict[int, int]]:
+    """Ways by number of chosen runs, at least `least`, and sums: with up to so many runs of one more kind."""
+    found: list[dict[int, int]] = [{} for _ in taken]
+    for chosen, sums in enumerate(taken):
+        for k in range(min(many, len(taken) - 1 - chosen) + 1):
+            if chosen + k < least:
+                continue
+            into, ways, more = found[chosen + k], math.comb(many, k), packed * k
+            for before, known in sums.items():
+                into[before + more] = into.get(before + more, 0) + known * ways
+    return found
 
 
 def _shift(chosen: Counter[Kind], pool: Counter[Kind], criteria: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -17,6 +17,7 @@ from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Rubric
 from grading.statistics.golden_runs import Finding, findings, key
+from grading.statistics.parity import repeats
 from grading.store import tables
 from grading.store.audit import write_audit
 from grading.store.database import now
@@ -25,8 +26,6 @@ from grading.store.trust import stage_drains
 from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, gradable, outcome
 
 GOLDEN = 10
-REPEATS = 8
-"""Runs of each submission a night: their spread tells noise from a change."""
 NIGHTS = 14
 """Earlier nights that tonight's is compared with."""
 KEPT = timedelta(days=21)
@@ -200,16 +199,17 @@ def _runs(
             "machine": machine,
         }
         for one in able
-        for stage in _judging(session, one.rubric_version_id)
+        for stage, criteria in _criteria(session, one.rubric_version_id).items()
         for machine, stages in machines.items()
         if stage in stages
-        for repeat in range(REPEATS)
+        for repeat in range(repeats(criteria))
     ]
 
 
-def _judging(session: Session, version_id: int) -> list[str]:
+def _criteria(session: Session, version_id: int) -> dict[str, int]:
+    """Stage -> its number of criteria."""
     rubric = Rubric.model_validate(session.get_one(tables.RubricVersion, version_id).rubric)
-    return sorted({criterion.stage for criterion in rubric.criteria})
+    return dict(sorted(Counter(criterion.stage for criterion in rubric.criteria).items()))
 
 
 Group = tuple[date, int, str]

@@ -10,13 +10,15 @@ from sqlalchemy import null, select, update
 
 from app.trust.model_trials import machines_to_change
 from grading.domain.jobs import Judgement, Provenance
+from grading.domain.messages import verbatim
 from grading.domain.permissions import Actor
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.domain.stages import AnalysisOutput
+from grading.statistics.parity import repeats
 from grading.store import tables
 from grading.store.database import now
 from grading.store.tables import Audit, ModelTrial, Round, ShadowRun
-from grading.store.trust import model_trials, parity, shadow_runs
+from grading.store.trust import model_trials, parity, shadow_runs, stage_drains
 from grading.store.trust.model_trials import Wanted
 from tests.integration.grades.classroom import a_report, mark, student
 from tests.integration.webapp import School, form_token
@@ -51,7 +53,7 @@ def marked_class(school: School, size: int = 24, *, blind: bool = True) -> list[
 def answer(school: School, **other: object) -> int:
     """An idle machine does all that waits: it grades as people did. How many."""
     with school.store.write() as session:
-        runs = shadow_runs.next_for(session, "m1", [("rules", "rules")], 100)
+        runs = shadow_runs.next_for(session, "m1", {"analysis": ("rules", "rules")}, 100)
         shadow_runs.mark_sent(session, runs, "m1", "q", 60)
         marked = model_trials.list_marked(session, school.assignment, "analysis")
         people = {one.submission_id: round(one.levels["load"][0]) for one in marked}
@@ -139,8 +141,13 @@ def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(schoo
     with school.store.read() as session:
         chosen = set(session.scalars(select(ShadowRun.submission_id)))
         marked = model_trials.list_marked(session, school.assignment, "analysis")
+        assert len(shadow_runs.next_for(session, "m1", {"analysis": ("rules", "rules")}, 100)) == 5
     assert sorted(one.share for one in marked if one.submission_id in chosen) == [0, 1, 2, 3, 4]
     with school.store.write() as session:
+        stage_drains.drain_stage(session, "m1", "analysis", "cli", verbatim("It grades otherwise."))
+        assert shadow_runs.next_for(session, "m1", {"analysis": ("rules", "rules")}, 100) == []
+        others = {"analysis": ("mlx", "m"), "feedback": ("rules", "rules")}
+        assert len(shadow_runs.next_for(session, "m1", others, 100)) == 5
         model_trials.decide(session, trial, "refused", actor)
         assert shadow_runs.count_states(session) == {}
         assert session.get_one(ModelTrial, trial).decision == "refused"
@@ -166,7 +173,7 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         assert parity.assignments_due(session, night, {"m1": ["another"]}) == []
         assert parity.assignments_due(session, night, machines) == [school.assignment]
         count = parity.plan_night(session, school.assignment, night, machines)
-        assert count == 2 * 10 * parity.REPEATS
+        assert count == 2 * 10 * repeats(1)
         assert parity.assignments_due(session, night, machines) == []
     assert "waits for idle machines" in teacher.get(url).text
     while answer(school):
