@@ -20,6 +20,7 @@ def benchmarks() -> Sections:
             "weights": "bench.weights:command",
             "guarantee": "bench.guarantee.command:command",
             "parity": "bench.parity:command",
+            "halved-context": "bench.halved_context:command",
             "situations": "bench.situations.command:command",
         }
     }

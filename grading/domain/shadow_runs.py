@@ -30,7 +30,7 @@ class ShadowOutcome(Value):
     prompt_version: str = ""
     prompt_hash: str = ""
     context_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
-    """What a model of the stage reads and writes at most, as the machine has it."""
+    """What a model of the stage reads and writes at most, as the machine has it; 0 where that is unknown."""
     tokens: Tokens = Tokens()
     repaired: bool = False
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grading.domain.model_behaviour import same_weights
@@ -22,7 +22,7 @@ FAILING = 3
 """Submissions that fail throughout where they did not."""
 
 Night = Mapping[str, Sequence[ShadowOutcome]]
-"""What is graded (`key`) -> the runs of one machine."""
+"""What is graded (`key`) -> the runs of one machine; of several nights, those of the newest first."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,10 @@ def _one(machine: str, mine: Night, theirs: Night, compared: str) -> list[Findin
     """What one machine's runs show beside others of the same."""
     keys = sorted(mine.keys() & theirs.keys())
     found = []
-    shortened = [k for k in keys if _shortened(mine[k]) and not _shortened(theirs[k])]
-    now, then = (_context([night[k] for k in keys]) for night in (mine, theirs))
-    if shortened or (compared == "before" and 0 < now < then):
-        works = tuple(map(submission_of, shortened))
-        found.append(Finding(machine, "context", compared, submissions=works, before=then, now=now))
+    shortened = tuple(submission_of(k) for k in keys if _shortened(mine[k]) and not _shortened(theirs[k]))
+    then, now = _less_context(theirs, mine) if compared == "before" else (0, 0)
+    if shortened or now < then:
+        found.append(Finding(machine, "context", compared, submissions=shortened, before=then, now=now))
     less = [k for k in keys if _reads_less(mine[k], theirs[k])]
     if len(less) >= FEWEST:
         found.append(Finding(machine, "reads_less", compared, submissions=tuple(map(submission_of, less))))
@@ -132,10 +131,23 @@ def _shortened(runs: Sequence[ShadowOutcome]) -> bool:
     return bool(done) and all(SHORTENED in one.flags for one in done)
 
 
-def _context(runs: Sequence[Sequence[ShadowOutcome]]) -> int:
-    """The newest night's, as the newest come first."""
-    known = [one.context_tokens for some in runs for one in some[:1] if one.context_tokens]
-    return min(known, default=0)
+def _less_context(before: Night, tonight: Night) -> tuple[int, int]:
+    """Tokens of a model's context in the newest night before and tonight, where it has less; else zeros.
+
+    Whatever was graded: a context is the model's, and other submissions may be golden tonight.
+    """
+    then, now = dict[tuple[str, str], int](), dict[tuple[str, str], int]()
+    for one in _with_context(before):
+        then.setdefault((one.engine, one.model), one.context_tokens)
+    for one in _with_context(tonight):
+        place = one.engine, one.model
+        now[place] = min(one.context_tokens, now.get(place, one.context_tokens))
+    less = ((then[place], tokens) for place, tokens in now.items() if tokens < then.get(place, 0))
+    return max(less, default=(0, 0))
+
+
+def _with_context(night: Night) -> Iterator[ShadowOutcome]:
+    return (one for runs in night.values() for one in runs if one.context_tokens)
 
 
 def _reads_less(mine: Sequence[ShadowOutcome], theirs: Sequence[ShadowOutcome]) -> bool:
@@ -176,8 +188,5 @@ def _joined(nights: Sequence[Night]) -> Night:
 
 
 def _levels(night: Night) -> dict[str, list[Levels]]:
-    found: dict[str, list[Levels]] = {
-        k: [{c: float(level) for c, level in one.levels.items()} for one in runs if one.ok]
-        for k, runs in night.items()
-    }
+    found: dict[str, list[Levels]] = {k: [one.levels for one in runs if one.ok] for k, runs in night.items()}
     return {k: runs for k, runs in found.items() if any(runs)}

@@ -23,7 +23,7 @@ from grading.domain.errors import Cancelled, EngineError
 from grading.domain.jobs import Job, read_job
 from grading.domain.shadow_runs import ShadowOutcome, outcome_of
 from workers.machine.diagnostics import leave_answer
-from workers.machine.engines.base import CountsTokens, Engine, unheard
+from workers.machine.engines.base import CountsTokens, Engine, ReportsCapacity, unheard
 from workers.machine.idle import Limits, watched
 from workers.machine.model_digests import WeightsCheck
 from workers.machine.stages.run import run_stage
@@ -88,16 +88,23 @@ def _run(process: MachineProcess, shadow: Shadow, limits: Limits) -> dict[str, A
 
 
 def _context(engine: Engine, model: str, configured: int, seconds: float) -> int:
-    """What the model reads and writes at most: as configured, or less where its engine has less."""
-    if not isinstance(engine, CountsTokens):
-        return configured
+    """What the model reads and writes at most: as configured, or what its engine has; 0 where unknown."""
     try:
-        counter = engine.token_counter(model, max(1.0, seconds), unheard)
+        told = _told_context(engine, model, max(1.0, seconds))
     except EngineError as error:
         log.info("the context of %s is unknown: %s", model, error.message)
-        return configured
-    told = counter.context_tokens if counter is not None else None
+        return 0  # the configured one would look like more than before, and the next night like less
     return configured if told is None else min(configured, told)
+
+
+def _told_context(engine: Engine, model: str, seconds: float) -> int | None:
+    """As a server has it now, as it may have been started again; else as the model in this process has it."""
+    if isinstance(engine, ReportsCapacity):
+        return engine.capacity(model, 1, seconds).context_tokens
+    if isinstance(engine, CountsTokens):
+        counter = engine.token_counter(model, seconds, unheard)
+        return counter.context_tokens if counter is not None else None
+    return None
 
 
 def _placement(process: MachineProcess, shadow: Shadow) -> Placement | None:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from bench.parity import measure
+from bench.parity import Setting, measure
 from grading.domain.jobs import Tokens
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.statistics import parity
@@ -16,7 +16,7 @@ from grading.statistics.parity import Levels, compare, deviations
 
 
 def drawn_runs(drawn: random.Random, count: int) -> list[Levels]:
-    return [{"a": float(drawn.randint(1, 2)), "b": float(drawn.randint(0, 3))} for _ in range(count)]
+    return [{"a": drawn.randint(1, 2), "b": drawn.randint(0, 3), "c": 4} for _ in range(count)]
 
 
 def brute_force(tested: list[Levels], reference: list[Levels]) -> float:
@@ -36,7 +36,8 @@ def brute_force(tested: list[Levels], reference: list[Levels]) -> float:
 
 
 def test_p_of_a_submission_is_that_of_all_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parity, "TRUNCATION", 1.0)
+    for name, value in {"TRUNCATION": 1.0, "LEAST_SUBMISSIONS": 1, "LEAST_SHIFT": 0.0}.items():
+        monkeypatch.setattr(parity, name, value)
     drawn = random.Random(7)
     for _ in range(20):
         tested, reference = drawn_runs(drawn, 3), drawn_runs(drawn, 5)
@@ -48,14 +49,14 @@ def test_p_of_a_submission_is_that_of_all_permutations(monkeypatch: pytest.Monke
 
 
 def test_a_planted_machine_is_noticed_and_noise_is_not() -> None:
-    found = measure(criteria=4, noise=0.03, nights=12, planted=5, seed=3)
+    found = measure(Setting(criteria=4, noise=0.03), quiet=12, planted=5, seed=3)
     assert (found.false_alarms, found.blamed) == (0, 0)
     assert set(found.noticed.values()) == {5}
 
 
 def test_of_two_machines_without_a_past_neither_is_sure_to_be_wrong() -> None:
-    one = {f"s{at}": [{"a": 1.0}] * 8 for at in range(10)}
-    other = {f"s{at}": [{"a": 3.0}] * 8 for at in range(10)}
+    one = {f"s{at}": [{"a": 1}] * 8 for at in range(10)}
+    other = {f"s{at}": [{"a": 3}] * 8 for at in range(10)}
     found = deviations({"m1": one, "m2": other}, {})
     assert [(each.machine, each.certain) for each in found] == [("m1", False), ("m2", False)]
     # who has a past is known to be the same as it was
@@ -64,8 +65,8 @@ def test_of_two_machines_without_a_past_neither_is_sure_to_be_wrong() -> None:
 
 
 def test_a_near_tie_on_one_submission_is_no_alarm() -> None:
-    same = {f"s{at}": [{"a": 1.0}] * 8 for at in range(10)}
-    assert deviations({"m1": {**same, "s0": [{"a": 2.0}] * 8}, "m2": same, "m3": same}, {}) == ()
+    same = {f"s{at}": [{"a": 1}] * 8 for at in range(10)}
+    assert deviations({"m1": {**same, "s0": [{"a": 2}] * 8}, "m2": same, "m3": same}, {}) == ()
     assert compare({}, same) is None
 
 
@@ -93,6 +94,13 @@ def test_what_reads_less_or_has_other_weights_is_named(other: dict[str, object],
     found = findings(tonight, {"m1": usual, "m2": usual, "m3": usual})
     assert {(one.machine, one.kind, one.certain) for one in found} == {("m2", kind, True)}
     assert findings({"m1": usual, "m2": usual}, {"m1": usual}) == ()
+
+
+def test_half_of_a_context_shows_whatever_was_graded() -> None:
+    other = {name.replace(" h ", " another "): runs for name, runs in golden(context_tokens=4000).items()}
+    (found,) = findings({"m1": other, "m2": golden()}, {"m1": golden(), "m2": golden(context_tokens=4000)})
+    assert (found.machine, found.kind, found.before, found.now) == ("m1", "context", 8000, 4000)
+    assert findings({"m1": golden(context_tokens=0)}, {"m1": golden()}) == ()  # its server did not tell
 
 
 def test_other_rubrics_and_accepted_weights_are_not_compared() -> None:
