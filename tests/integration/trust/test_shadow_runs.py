@@ -29,15 +29,16 @@ def test_a_night_without_one_submissions_text(cluster: Cluster, monkeypatch: pyt
     with monkeypatch.context() as patched:
         patched.setattr(cluster.store, "write", None)
         shadow_runs.sweep(server)
+    gone = rounds[:2]  # at least one is among the four that a machine gets at once
     with cluster.store.write() as session:
-        session.execute(update(Round).where(Round.id == rounds[0]).values(prepared=None))  # by retention
+        session.execute(update(Round).where(Round.id.in_(gone)).values(prepared=None))  # by retention
 
     def states() -> set[tuple[bool, str]]:
         cluster.heartbeat("one")
         shadow_runs.sweep(server)
         with cluster.store.read() as session:
             runs = session.scalars(select(ShadowRun).where(ShadowRun.machine == "one")).all()
-        return {(one.round_id == rounds[0], one.state) for one in runs}
+        return {(one.round_id in gone, one.state) for one in runs}
 
     until(lambda: {(True, "failed"), (False, "sent")} <= states(), 30, "the others are sent")
     assert (True, "sent") not in states()
