@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier
 from typing import Any
 
@@ -134,6 +136,16 @@ class Class:
         )  # fmt: skip
 
 
+@cache
+def _class_made() -> bytes:
+    """A SQLite file with the class: made once, then copied, for every test here begins with it."""
+    with TemporaryDirectory() as folder:
+        school = School(Path(folder))
+        Class(school, []).add(CLASS, given(3, 4.5))
+        school.close()
+        return (Path(folder) / "grader.db").read_bytes()
+
+
 @pytest.fixture
 def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
     """A class that is graded well, as far as its scores say."""
@@ -145,10 +157,11 @@ def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
     monkeypatch.setattr(confidence, "scores", low)
     # the test of drift breaks ties at random, and alarms in some of a hundred classes without one
     monkeypatch.setattr(release_samples, "randbits", lambda _bits: 1)
+    (tmp_path / "grader.db").write_bytes(_class_made())
     school = School(tmp_path)
-    made = Class(school, [])
-    made.add(CLASS, given(3, 4.5))
-    yield made
+    with school.store.read() as session:
+        made = [row.id for row in session.query(tables.Submission).order_by(tables.Submission.student_id)]
+    yield Class(school, made)
     school.close()
 
 

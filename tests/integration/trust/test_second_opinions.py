@@ -28,7 +28,7 @@ from grading.store.tables import Assignment, Grade, Round, RoundStage, Run, Seco
 from grading.store.trust import second_opinions, stage_drains
 from grading.store.views import grade_history
 from grading.store.views.submission import load_view
-from tests.support.aging import Played, played
+from tests.support.aging import Fresh, Played, played
 from tests.support.factories import add_assignment, result, submit
 from workers.server import record
 from workers.server.inbox import receive
@@ -139,10 +139,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(database_url: str, redis_url: str, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(fresh_database: Fresh, redis_url: str, tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "config.toml").write_text(MACHINES, encoding="utf-8")
-    schema.upgrade(database_url)
-    with played(database_url, redis_url, tmp_path) as made:
+    with played(fresh_database(schema.upgrade), redis_url, tmp_path) as made:
         yield Cluster(made)
 
 
