@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urljoin
 
 import hypothesis
@@ -17,6 +17,8 @@ from tests.integration.webapp import School
 
 PASSWORD = "correct horse battery"
 WIDTHS = {"phone": 390, "laptop": 1024, "wide": 1600}
+COLOURS = ["color-contrast", "link-in-text-block"]
+"""The rules of axe that tell light from dark."""
 VIOLATIONS = """options => axe.run(document, options).then(
     found => found.violations.map(one => ({id: one.id, impact: one.impact, html: one.nodes[0].html})))"""
 
@@ -73,13 +75,13 @@ def follow(page: Page, what: Locator) -> None:
 
 
 def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> None:
-    """Find no serious fault of accessibility: of any kind in light, of colours in dark (only they differ).
+    """Find no serious fault of accessibility: of colours in dark, of any other kind in light.
 
     With `all_widths` in light at the widest of WIDTHS and in dark at the narrowest, and nothing may be wider
     than the page. Where pictures are kept they are taken, then at all of WIDTHS and in both.
 
-    Without, it is another state of such a page, and only `make soak` looks at it in dark: its colours are
-    variables, whose contrast in both schemes unit/web/test_contrast.py holds.
+    Without, it is another state of such a page, and only `make soak` looks at it in dark, and at colours in
+    light: they are variables, whose contrast in both schemes unit/web/test_contrast.py holds.
     """
     page.wait_for_load_state()  # without its styles a page is wider
     before = page.viewport_size
@@ -93,7 +95,8 @@ def look(page: Page, pictures: Path, name: str, *, all_widths: bool = False) -> 
             if width_name:
                 fits(page, name, width_name)
             picture(page, pictures, "-".join(part for part in (name, width_name, scheme) if part))
-        faults(page, f"{name} in {scheme}", colours_only=scheme == "dark")
+        light = "all" if soaking() else "others"
+        faults(page, f"{name} in {scheme}", "colours" if scheme == "dark" else light)
     if before:
         page.set_viewport_size(before)
 
@@ -121,14 +124,16 @@ def picture(page: Page, pictures: Path, name: str, *, full_page: bool = True) ->
         page.screenshot(path=pictures / f"{name}.png", full_page=full_page)
 
 
-def faults(page: Page, name: str, *, colours_only: bool = False) -> None:
-    """Fail on what axe finds, of all or of colours, once the page is there."""
+def faults(page: Page, name: str, kinds: Literal["all", "colours", "others"] = "all") -> None:
+    """Fail on what axe finds, of all kinds, of colours or of all others, once the page is there."""
     page.wait_for_load_state()  # a page whose styles are still to come has other colours
     if not page.evaluate("'axe' in window"):
         page.evaluate(Axe().axe_script)
     options: dict[str, Any] = {"resultTypes": ["violations"], "selectors": False}
-    if colours_only:
-        options["runOnly"] = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+    if kinds == "colours":
+        options["runOnly"] = {"type": "rule", "values": COLOURS}
+    elif kinds == "others":  # to look at colours takes as long as all others together
+        options["rules"] = {rule: {"enabled": False} for rule in COLOURS}
     found: list[dict[str, Any]] = page.evaluate(VIOLATIONS, options)
     bad = [(one["id"], one["html"]) for one in found]
     assert bad == [], (name, bad)

@@ -150,7 +150,7 @@ def looked_at(
         wider, texts = page.evaluate(BEYOND)
         wrong += [(scheme, wider, texts)] if wider > 0 or texts else []
         try:
-            faults(page, shown.name, colours_only=scheme != schemes[0])
+            faults(page, shown.name, "all" if scheme == schemes[0] else "colours")
         except AssertionError as error:
             wrong.append((scheme, str(error)[:600]))
     return wrong + not_reached(page)
