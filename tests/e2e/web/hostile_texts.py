@@ -261,9 +261,25 @@ def people_say(school: School, submission: str, words: str) -> None:
             )  # fmt: skip
 
 
+NAME_LENGTH = 180
+"""Characters of a name here."""
+
+
+def names() -> list[str]:
+    """All cases as few names: each has as many as it has room for. A case that takes effect changes its page,
+
+    whatever stands behind it.
+    """
+    made = [""]
+    for _, words in cases():
+        longer = f"{made[-1]} {storable(words)}".strip()
+        made[-1:] = [longer] if len(longer) <= NAME_LENGTH or not made[-1] else [made[-1], storable(words)]
+    return made
+
+
 def rename(school: School, words: Sequence[str]) -> None:
     """Two people, the course and the assignment are called so."""
-    one, two, three, four = (storable(name)[:180] for name in words)
+    one, two, three, four = (storable(name)[:NAME_LENGTH] for name in words)
     with school.store.write() as session:
         session.get_one(tables.User, school.users["anna"]).name = one
         session.get_one(tables.User, school.users["teacher"]).name = two
@@ -277,7 +293,7 @@ def fill(school: School) -> None:
         rubric = session.query(tables.RubricVersion).filter_by(assignment_id=school.assignment).one()
         columns = {one.name for one in tables.RubricVersion.__table__.columns} - {"id", "assignment_id"}
         for name, words in cases():
-            title = storable(words)[:180]
+            title = storable(words)[:NAME_LENGTH]
             student = users.create_user(session, name, name=title)
             users.enrol(session, student.id, school.course, "student")
             made = tables.Assignment(

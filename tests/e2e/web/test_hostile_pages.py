@@ -176,7 +176,7 @@ def test_hostile_names_leave_a_page_in_shape(watch: Watch, school: School) -> No
     for path in pages:
         watch.see(path)
         shapes.append(watch.page.evaluate(SHAPE))
-    every = [words for _, words in hostile_texts.cases()]
+    every = hostile_texts.names()
     for at in range(0, len(every), 4):
         hostile_texts.rename(school, [*every[at : at + 4], *every[:4]][:4])
         path, shape = pages[at // 4 % 2], shapes[at // 4 % 2]
