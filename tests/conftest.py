@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
-from tests.support import network_guard, ordering, shared_statements, shared_templates
+from tests.support import network_guard, ordering, second_database, shared_statements, shared_templates
 from tests.support.services import (
     BROWSER_FLAGS,
     Databases,
@@ -43,9 +43,11 @@ YOUNG = 50_000
 """Objects after which the collector looks for cycles."""
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The same order in every process."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark before pytest chooses by marks; the same order in every process."""
+    second_database.mark_repeated(items)
+    yield
     ordering.put_in_order(items)
 
 

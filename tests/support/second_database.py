@@ -1,0 +1,59 @@
+"""Which tests need SQLite beside PostgreSQL only in `make soak`.
+
+They hold rules that are the same on both. PostgreSQL refuses more and lets more happen at once, so
+`make test` has them there. What SQLite alone would break it finds elsewhere: nearly all pages and the API
+are tested on SQLite (tests/integration/webapp.py), the systems of tests/faults and tests/e2e grade on it;
+integration/store, privacy/test_backup.py, server/test_outbox.py and grades/test_grades_intact.py have both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+FILES = tuple(
+    f"tests/integration/{name}.py"
+    for name in (
+        "accounts/test_sign_in_attempts",
+        "broker/test_bad_neighbours",
+        "broker/test_lost_and_stuck",
+        "courses/test_pages",
+        "experiments/test_dry_runs",
+        "experiments/test_examples",
+        "grades/test_counts",
+        "gradebook/test_pages",
+        "integrations/test_canvas",
+        "integrations/test_mail",
+        "integrations/test_webhooks",
+        "privacy/test_erasure",
+        "privacy/test_stored_prompts",
+        "results/test_pages",
+        "review/test_pages",
+        "rounds/test_fair_order",
+        "rounds/test_lifecycle",
+        "rounds/test_queue_places",
+        "rounds/test_retry",
+        "server/test_lost_runs",
+        "server/test_sweeper",
+        "similarity/test_pages",
+        "statistics/test_pages",
+        "submissions/test_submit_pages",
+        "submissions/test_waiting_pages",
+        "trust/test_confidence",
+        "trust/test_human_marks",
+        "trust/test_model_trials",
+        "trust/test_questions",
+        "trust/test_second_opinions",
+        "trust/test_stress_tests",
+    )
+)
+
+
+def mark_repeated(items: Iterable[pytest.Item]) -> None:
+    """Leave their tests on SQLite to the soak."""
+    for item in items:
+        values = getattr(item, "callspec", None)
+        on_sqlite = values is not None and values.params.get("databases") == "sqlite"
+        if on_sqlite and item.nodeid.partition("::")[0] in FILES:
+            item.add_marker(pytest.mark.soak)
