@@ -63,24 +63,38 @@ DETAILS: Mapping[str, str] = {
     "blind": N_("blind"),
     "criteria": N_("with points per criterion"),
     "criterion": N_("criterion"),
+    "decision": N_("decision"),
     "deployment": N_("installation"),
     "due": N_("due"),
     "enabled": N_("turned on"),
+    "engine": N_("engine"),
     "failures": N_("failed attempts"),
     "fields": N_("changed fields"),
+    "file": N_("file"),
     "issuer": N_("issuer"),
     "kind": N_("type of change"),
+    "marks": N_("marks"),
+    "model": N_("model"),
     "name": N_("name"),
+    "out": N_("taken out of the stage"),
     "platform": N_("learning platform"),
     "points": N_("points"),
     "provider": N_("source"),
+    "question": N_("question"),
     "sample": N_("sample"),
+    "share": N_("share"),
     "slug": N_("short name"),
+    "stage": N_("stage"),
     "state": N_("status"),
     "student": N_("student"),
     "target": N_("where"),
     "text": N_("text"),
+    "thresholds": N_("thresholds"),
     "waiting": N_("waiting"),
+    "which": N_("which submissions"),
+    "why": N_("reason"),
+    "within": N_("distance from a threshold"),
+    "works": N_("marked works"),
 }
 """What details are called; others by their names."""
 WORDS: Mapping[str, str] = {
@@ -115,6 +129,10 @@ WORDS: Mapping[str, str] = {
     "accepted": N_("accepted"),
     "declined": N_("declined"),
     "withdrawn": N_("withdrawn"),
+    # what came of a trial of a model
+    "switched": N_("switched"),
+    "refused": N_("refused"),
+    "stopped": N_("stopped"),
 }
 """Values of details that have words of their own."""
 NOUNS: Mapping[str, str] = {
@@ -127,7 +145,21 @@ NOUNS: Mapping[str, str] = {
     "webhook_secret": N_("secret"),
 }
 """What things without a name are called before their ids; of others the sentence says what they are."""
-HIDDEN = frozenset({"bulk", "group", "change", "context", "digest", "example", "request", "round", "undo"})
+HIDDEN = frozenset(
+    {
+        "bulk",
+        "group",
+        "change",
+        "context",
+        "digest",
+        "example",
+        "request",
+        "round",
+        "stress_test",
+        "trial",
+        "undo",
+    }
+)
 """Numbers that say nothing to people."""
 SENTENCES: Mapping[str, str] = {
     "grade.view": N_("%(who)s viewed the grade of %(what)s."),
@@ -245,8 +277,11 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
         N_("Grades"),
         (
             "grade",
+            "grades",
             "answer",
+            "item",
             "mark",
+            "marks",
             "regrade",
             "round",
             "rerun",
@@ -256,13 +291,18 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
             "stress_test",
             "similarity",
             "guarantee",
+            "model_trial",
+            "golden",
         ),
     ),
     "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
-    "assignments": (N_("Assignments"), ("assignment", "rubric", "course")),
+    "assignments": (N_("Assignments"), ("assignment", "rubric", "course", "question")),
     "people": (N_("People"), ("roster", "role", "user", "link")),
     "access": (N_("Sign-in"), ("sign_in", "password", "account", "session", "token")),
-    "system": (N_("System"), ("machine", "database")),
+    "system": (
+        N_("System"),
+        ("machine", "database", "delivery", "receiver", "outbox", "webhook_secret"),
+    ),
 }
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+\d\d:\d\d")
 OF_COURSE = ("grades", "work", "assignments", "people")

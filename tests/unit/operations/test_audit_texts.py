@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from app.operations.audit import sentence_of
+from app.operations.audit import KINDS, SENTENCES, sentence_of
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTION = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -31,3 +31,8 @@ def test_every_action_has_a_sentence() -> None:
     found = {action for file in files for action in actions(file.read_text(encoding="utf-8"))}
     assert "grade.late" in found  # the calls are found at all
     assert {one for one in found if sentence_of(one) is None} == set()
+
+
+def test_every_action_is_of_a_kind_that_can_be_chosen() -> None:
+    offered = {word for _, words in KINDS.values() for word in words}
+    assert {action for action in SENTENCES if action.partition(".")[0] not in offered} == set()
