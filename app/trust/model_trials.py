@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.trust.staff import for_staff
-from app.web import auth
+from app.web import auth, page_cache
 from app.web.assignment_pages import ANY
 from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
@@ -124,7 +124,7 @@ def show(trial_id: str) -> str:
     with services().store.read() as session:
         trial, found = _load(session, actor, trial_id)
         line = submission_lists.assignment_line(found, found.course)
-        shown = model_trials.load_found(session, trial)
+        shown = _found(session, trial, found)
         people = load_ceiling(session, found.course_id, found.id) if shown.done else ()
     return render_template(
         "trust/model_trial.html",
@@ -136,6 +136,17 @@ def show(trial_id: str) -> str:
         people=people,
         change=machines_to_change(services().config.machines, trial),
     )
+
+
+def _found(session: Session, trial: ModelTrial, assignment: tables.Assignment) -> Found:
+    """What it shows so far, worked out again where a run ended or something of the assignment changed."""
+    trial_id = trial.id
+
+    def made(session: Session, _assignment_id: int) -> Found:
+        return model_trials.load_found(session, model_trials.load_trial(session, trial_id))
+
+    part = (trial_id, model_trials.progress(session, trial_id))
+    return page_cache.of_assignment("model-trial", session, assignment.course_id, assignment.id, made, part)
 
 
 def machines_to_change(machines: Sequence[Machine], trial: ModelTrial) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from flask import current_app
@@ -20,16 +20,24 @@ MOST = 64
 
 
 class Cache(Generic[T]):
-    """One value for each course, or for each assignment."""
+    """One value for each course, for each assignment, or for each of its parts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: OrderedDict[tuple[int, int | None], tuple[Stamp, T]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Stamp, T]] = OrderedDict()
 
-    def get(self, session: Session, course_id: int, assignment_id: int | None, make: Callable[[], T]) -> T:
-        """That of an assignment, or of a course; made anew where something changed."""
+    def get(
+        self,
+        session: Session,
+        course_id: int,
+        assignment_id: int | None,
+        make: Callable[[], T],
+        part: Hashable = None,
+    ) -> T:
+        """That of an assignment, or of a course, or of a part of it; made anew where something changed."""
         # looked at first: what commits while it is made gives another stamp next time
-        now, place = change_tracking.stamp(session, course_id, assignment_id), (course_id, assignment_id)
+        now = change_tracking.stamp(session, course_id, assignment_id)
+        place = (course_id, assignment_id, part)
         with self._lock:
             found = self._values.get(place)
             if found is not None and found[0] == now:
@@ -45,10 +53,16 @@ class Cache(Generic[T]):
 
 
 def of_assignment(
-    name: str, session: Session, course_id: int, assignment_id: int, make: Callable[[Session, int], T]
+    name: str,
+    session: Session,
+    course_id: int,
+    assignment_id: int,
+    make: Callable[[Session, int], T],
+    part: Hashable = None,
 ) -> T:
-    """What `make` says of an assignment, by the name of what it is."""
-    return _cache(name, make).get(session, course_id, assignment_id, lambda: _made(make, assignment_id))
+    """What `make` says of an assignment, by the name of what it is; `part` tells several apart."""
+    made = lambda: _made(make, assignment_id)  # noqa: E731
+    return _cache(name, make).get(session, course_id, assignment_id, made, part)
 
 
 def of_course(name: str, session: Session, course_id: int, make: Callable[[Session, int], T]) -> T:

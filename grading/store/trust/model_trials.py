@@ -28,7 +28,7 @@ from grading.store.review import person_levels
 from grading.store.tables import ModelTrial, ShadowRun
 from grading.store.tables.assignments import SAMPLE
 from grading.store.trust import human_marks
-from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, Gradable, gradable, outcome
+from grading.store.trust.shadow_runs import DONE, FAILED, OPEN, Gradable, count_states, gradable, outcome
 
 NOBODY_MARKED = define_message(
     "model_trials.nobody_marked",
@@ -264,6 +264,12 @@ class Found:
     """Title and figures."""
     new: Effort
     now: Effort
+
+
+def progress(session: Session, trial_id: str) -> tuple[int, int]:
+    """The numbers of its runs, and of those that ended: other ones show something else."""
+    states = count_states(session, ShadowRun.trial_id == trial_id)
+    return sum(states.values()), states.get(DONE, 0) + states.get(FAILED, 0)
 
 
 def load_found(session: Session, trial: ModelTrial) -> Found:
