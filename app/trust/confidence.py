@@ -20,6 +20,7 @@ from grading.statistics.agreement import FEWEST
 from grading.statistics.confidence import Tried, cross_fitted
 from grading.statistics.reliability import Bin, Evaluation, Reliability, evaluate
 from grading.store.trust import confidence
+from grading.store.trust.release_samples import SHARES
 from grading.store.views import submission_lists
 
 pages = Blueprint("confidence", __name__)
@@ -56,9 +57,11 @@ def show(assignment_id: int) -> str:
         made = page_cache.of_course("confidence", session, found.course_id, _made)
         people = load_ceiling(session, found.course_id, found.id)
     shown = made.course if whole else made.of(assignment_id)
+    right = shown.score.right / shown.score.n if shown.score.n else 1.0
     return render_template(
         "trust/confidence.html", assignment=line, whole=whole, found=shown, course=made.course, people=people,
-        plot_of=diagram(shown.score), fewest=FEWEST, source=SOURCE, **charts.DRAWING,
+        plot_of=diagram(shown.score), fewest=FEWEST, source=SOURCE, many_wrong=1 - right > max(SHARES),
+        **charts.DRAWING,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("guarantee", __name__)
 ROOT = f"/assignments/{ANY}/trust"
-LISTED = 200
+LISTED = 50
 """Submissions that need a person and are listed."""
 SOURCES = (
     ("Learn then Test, arXiv 2110.01052", "https://arxiv.org/abs/2110.01052"),

@@ -97,6 +97,11 @@ def test_the_page_says_how_far_chances_can_be_believed(tmp_path: Path) -> None:
     page = teacher.get(address).text
     assert "people found 100 % of 10 right" in page  # the blind ones
     assert "The model's own confidence" in page
+    assert "Nothing. A proof of what may be released unread" in page
+    with school.store.write() as session:
+        for one in session.query(tables.Mark):
+            one.level, one.blind = 0, True
+    assert "Review these grades: many levels are wrong" in teacher.get(address).text
     assert "people found" in teacher.get(f"{address}?of=course").text
     for shown in (address, f"/assignments/{school.assignment}/second-marking"):
         assert "so nobody can say how far people agree" in teacher.get(shown).text
