@@ -35,6 +35,8 @@ OVERLAP = define_message(
     "criteria, or none in common",
 )
 MAX_LEVEL = 4
+TINY = 1e-9
+"""Smaller differences of levels come from rounding."""
 MOST_NOTES = 30
 """Notes of a criterion."""
 DEFAULT_LEVELS = ("nothing usable", "a beginning", "partly there", "good", "complete and convincing")
@@ -74,6 +76,11 @@ class Criterion(Value):
     def highest(self) -> int:
         """The highest level, an integer of at least 1."""
         return len(self.levels) - 1
+
+
+def too_far(level: float, other: float, highest: int, most: float = 1.0) -> bool:
+    """Whether two levels differ by more than `most` levels, or by more than half of a shorter scale."""
+    return abs(level - other) > min(most, highest / 2) + TINY
 
 
 class Adjustment(Value):

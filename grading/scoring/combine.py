@@ -43,7 +43,7 @@ from grading.domain.jobs import Judgement, Result
 from grading.domain.messages import Message, define_message
 from grading.domain.report import Basis, CriterionGrade, Report
 from grading.domain.round_states import RoundState
-from grading.domain.rubric import Criterion, Rubric
+from grading.domain.rubric import Criterion, Rubric, too_far
 from grading.domain.stages import STAGES, AnalysisOutput, FeedbackOutput, StageOutput
 from grading.scoring.adjustments import added_up, found_adjustments, undecided_flags
 from grading.scoring.model_digests import other_weights
@@ -247,7 +247,7 @@ def _level(
 
 def levels_apart(criterion: Criterion, proposed: float, checked: float) -> bool:
     """Whether two levels of a criterion are so far apart that a person must look."""
-    return abs(proposed - checked) > min(APART, criterion.highest / 2)
+    return too_far(proposed, checked, criterion.highest, APART)
 
 
 def _unsupported(

@@ -106,11 +106,6 @@ def score_when_graded(found: Features, weights: Weights = DEFAULT) -> float:
     return score(replace(found, from_second=None), weights)
 
 
-def too_far(level: float, person: float, highest: int) -> bool:
-    """Whether a level is wrong: more than one level from a person's, or half of a scale shorter than two."""
-    return abs(level - person) > min(1.0, highest / 2) + SMALL
-
-
 @dataclass(frozen=True)
 class Labelled:
     """A judgement that a person has judged, too."""

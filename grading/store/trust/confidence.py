@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from grading.documents.language import guess_language
 from grading.domain.report import CriterionGrade, Report
+from grading.domain.rubric import too_far
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.statistics import confidence
 from grading.statistics.confidence import DEFAULT, Features, Labelled, Weights
@@ -129,7 +130,7 @@ def assignment_labels(session: Session, assignment_id: int) -> list[Labelled]:
         Labelled(
             group=one.work,
             features=of.features,
-            wrong=confidence.too_far(of.grade.level, one.level, of.grade.highest),
+            wrong=too_far(of.grade.level, one.level, of.grade.highest),
             weight=TRUST_IN[one.how] / len(levels),
             blind=one.how in BLIND,
         )

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
-from grading.domain.rubric import Rubric
+from grading.domain.rubric import Rubric, too_far
 from grading.statistics.joint_guarantee import NO_LIMIT, Work, next_joint_sample
 from grading.statistics.release_guarantee import Draw, Target
 from grading.store.assignments.versions import published_version
@@ -116,6 +116,8 @@ class Marks:
     blind: Mapping[tuple[str, str], Sequence[float]]
     seen: frozenset[tuple[str, str]]
     """Marked only by who had seen the level: such a mark does not count."""
+    highest: Mapping[str, int]
+    """Criterion -> its highest level: on a short scale, half of it is too far."""
 
     def has(self, round_id: str, criterion: str) -> bool:
         """Whether anybody marked it."""
@@ -126,7 +128,8 @@ class Marks:
         key = (member.round_id, criterion)
         if key not in self.blind:
             return True if key in self.seen else None
-        return any(abs(one - member.levels[criterion]) > tolerance + TINY for one in self.blind[key])
+        level, highest = member.levels[criterion], self.highest[criterion]
+        return any(too_far(level, one, highest, tolerance) for one in self.blind[key])
 
 
 @dataclass(frozen=True)
@@ -423,4 +426,5 @@ def _marks(session: Session, sample: GuaranteeSample) -> Marks:
             blind[key].append(row.level)
         else:
             seen.add(key)
-    return Marks(dict(blind), frozenset(seen - blind.keys()))
+    highest = {one.id: one.highest for one in rubric_of(session, sample).criteria}
+    return Marks(dict(blind), frozenset(seen - blind.keys()), highest)

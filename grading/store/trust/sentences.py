@@ -14,12 +14,12 @@ BOUNDS = {
     1: define_message(
         "guarantee.bound_1",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
-        "are more than one level from those that staff gave.",
+        "are more than one level from those that staff gave, or more than half of a short scale.",
     ),
     2: define_message(
         "guarantee.bound_2",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
-        "are more than two levels from those that staff gave.",
+        "are more than two levels from those that staff gave, or more than half of a short scale.",
     ),
 }
 """By how many levels one may be off."""

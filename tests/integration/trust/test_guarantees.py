@@ -18,6 +18,7 @@ from sqlalchemy import select
 from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.report_changes import Change
+from grading.domain.rubric import too_far
 from grading.statistics.release_guarantee import Reason
 from grading.store import tables
 from grading.store.accounts import users as user_accounts
@@ -27,7 +28,7 @@ from grading.store.privacy.deletion import delete_submissions
 from grading.store.review import edits, level_views, second_marking
 from grading.store.trust import confidence, guarantees, release_records, release_samples
 from grading.store.trust.guarantees import NothingProven, Proof
-from grading.store.trust.release_samples import NothingToDraw, StillToMark, Wanted
+from grading.store.trust.release_samples import Marks, Member, NothingToDraw, StillToMark, Wanted
 from tests.integration.review.test_pages import audited, given, post
 from tests.integration.webapp import School, report, undo
 
@@ -195,6 +196,26 @@ def test_what_differs_is_not_released_and_named(works: Class) -> None:
     assert named[drawn[0]] == ("differs", ("Loads the data",))
     assert drawn[0] not in proof.proven
     assert [(one.marked, one.wrong) for one in proof.criteria] == [(SAMPLE, 1), (SAMPLE, 0)]
+
+
+@pytest.mark.parametrize(
+    ("level", "person", "highest", "tolerance", "wrong"),
+    [
+        (3, 4, 4, 1, False),
+        (2.5, 4, 4, 1, True),
+        (0, 1, 1, 1, True),  # nothing would ever be wrong on a scale of two levels
+        (0, 0.5, 1, 1, False),
+        (1, 2, 2, 1, False),
+        (0, 2, 2, 2, True),
+        (0, 2, 4, 2, False),
+        (3, 2.9, 4, 0, True),
+    ],
+)
+def test_how_far_is_too_far(level: float, person: float, highest: int, tolerance: int, wrong: bool) -> None:
+    assert too_far(level, person, highest, tolerance) is wrong
+    marks = Marks({("round", "load"): [person]}, frozenset(), {"load": highest})
+    member = Member("one", "round", {}, {"load": level}, True)
+    assert marks.wrong(member, "load", tolerance) is wrong
 
 
 def test_a_mark_that_is_corrected_after_the_result_is_not_blind(works: Class) -> None:

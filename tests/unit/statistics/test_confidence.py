@@ -16,7 +16,6 @@ from grading.statistics.confidence import (
     cross_fitted,
     fit,
     score,
-    too_far,
 )
 from grading.statistics.reliability import Bin, reliability, wilson
 
@@ -36,16 +35,6 @@ from grading.statistics.reliability import Bin, reliability, wilson
 )
 def test_each_sign_of_error_raises_the_score(sure: Features, unsure: Features) -> None:
     assert 0 < score(sure) < score(unsure) < 1
-
-
-@pytest.mark.parametrize(
-    ("level", "person", "highest", "wrong"),
-    [(3, 4, 4, False), (2.5, 4, 4, True), (0, 1, 1, True), (0, 0.5, 1, False), (1, 2, 2, False)],
-)
-def test_a_level_is_wrong_more_than_one_from_a_persons(
-    level: float, person: float, highest: int, wrong: bool
-) -> None:
-    assert too_far(level, person, highest) is wrong
 
 
 def drawn(count: int, truth: Weights, seed: int = 1) -> list[Labelled]:
