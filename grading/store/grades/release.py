@@ -59,8 +59,22 @@ def release_all(session: Session, assignment_id: int, actor: Actor, only: Sequen
     `only` restricts it to these submissions. Withdrawn grades are released again.
     """
     where = [] if only is None else [tables.Grade.submission_id.in_(only)]
+    return _release_ready(session, assignment_id, actor, where, some=only is not None)
+
+
+def release_rounds(session: Session, assignment_id: int, actor: Actor, rounds: Sequence[str]) -> int:
+    """Release the grades of these rounds that are current, complete, not held, and touched by nobody."""
+    grade = tables.Grade
+    untouched = (grade.reviewed_at.is_(None), grade.released_by.is_(None))
+    where = [grade.round_id.in_(rounds), *untouched]
+    return _release_ready(session, assignment_id, actor, where, some=True)
+
+
+def _release_ready(
+    session: Session, assignment_id: int, actor: Actor, where: Sequence[ColumnElement[bool]], *, some: bool
+) -> int:
     count = _release(session, _ready(session, assignment_id, *where), actor.user_id, actor.name)
-    action = "grade.release_all" if only is None else "grade.release_some"
+    action = "grade.release_some" if some else "grade.release_all"
     write_audit(session, actor.name, action, f"assignment:{assignment_id}", {"count": count})
     return count
 

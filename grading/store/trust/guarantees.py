@@ -176,7 +176,11 @@ class Proof:
     @property
     def stamp(self) -> str:
         """Of what a release would release."""
-        return sha256(" ".join(sorted(self.ready)).encode()).hexdigest()[:16]
+        return _stamp(self.ready)
+
+
+def _stamp(ready: Sequence[str]) -> str:
+    return sha256(" ".join(sorted(ready)).encode()).hexdigest()[:16]
 
 
 def load_proof(session: Session, assignment: Assignment) -> Proof:
@@ -195,28 +199,50 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
     )
     if row is None:
         return replace(plain, gains=_gains(_unmarked(session, assignment, drawable), wanted, ()))
-    sample = release_samples.load_sample(session, row)
-    by_person = _graded_by_people(session, assignment, sample)
-    taken_back = list_reasons(session, assignment, row, graded)
-    works = sample.works(graded, by_person)
-    found = joint_guarantee(works, wanted.target, sample.tries)
-    proven = () if taken_back else found.released
+    now_ = _load_proven(session, assignment, row, graded)
+    sample, found, by_person, taken_back = now_.sample, now_.found, now_.by_person, now_.taken_back
     return replace(
         plain,
         sample=_facts(session, sample),
         fewest=fewest_marks(len(drawable), wanted.target, len(sample.tries)),
-        proven=proven,
-        ready=tuple(one for one in proven if graded[one].state == "open"),
+        proven=now_.proven,
+        ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
         reason=found.reason,
         criteria=tuple(_criteria(sample, found, by_person, graded)),
-        needs_person=tuple(_needing(sample, proven, graded, version)),
+        needs_person=tuple(_needing(sample, now_.proven, graded, version)),
         taken_back=taken_back,
-        gains=() if taken_back else _gains(works, wanted, sample.tries),
+        gains=() if taken_back else _gains(now_.works, wanted, sample.tries),
     )
+
+
+@dataclass(frozen=True)
+class _Proven:
+    """What the open sample proves, and what that rests on."""
+
+    sample: LoadedSample
+    works: Sequence[Work]
+    found: JointGuarantee
+    by_person: frozenset[str]
+    taken_back: tuple[TakenBack, ...]
+    proven: tuple[str, ...]
+    ready: tuple[str, ...]
+
+
+def _load_proven(
+    session: Session, assignment: Assignment, row: GuaranteeSample, graded: Mapping[str, GradedSubmission]
+) -> _Proven:
+    sample = release_samples.load_sample(session, row)
+    by_person = _graded_by_people(session, assignment, sample)
+    taken_back = list_reasons(session, assignment, row, graded)
+    works = sample.works(graded, by_person)
+    found = joint_guarantee(works, sample.wanted.target, sample.tries)
+    proven = () if taken_back else found.released
+    ready = tuple(one for one in proven if graded[one].state == "open")
+    return _Proven(sample, works, found, by_person, taken_back, proven, ready)
 
 
 def _is_drawable(one: GradedSubmission, version: int) -> bool:
@@ -388,18 +414,24 @@ def release_proven(session: Session, assignment: Assignment, seen: str, actor: A
     `seen` is the stamp of what the reader saw, so that nothing else is released.
     """
     sample = release_samples.lock_open(session, assignment)
-    proof = load_proof(session, assignment)
-    if sample is None or proof.sample is None or proof.threshold is None or not proof.ready:
+    if sample is None:
         raise NothingProven
-    if seen != proof.stamp:
+    proof = _load_proven(session, assignment, sample, load_graded(session, assignment))
+    found = proof.found
+    if not proof.ready or found.threshold is None:
+        raise NothingProven
+    if seen != _stamp(proof.ready):
         raise ProofChanged
-    count = release.release_all(session, assignment.id, actor, proof.ready)
+    rounds = [proof.sample.members[one].round_id for one in proof.ready]
+    count = release.release_rounds(session, assignment.id, actor, rounds)
+    if count != len(rounds):  # another round took the place of one, or somebody reviewed it meanwhile
+        raise ProofChanged
     row = GuaranteeRelease(
         sample_id=sample.id,
         count=count,
         proven=len(proof.proven),
-        marks=proof.marks,
-        threshold=proof.threshold,
+        marks=found.marked,
+        threshold=found.threshold,
         by=actor.user_id,
         at=now(session),
     )

@@ -24,10 +24,11 @@ from grading.store import tables
 from grading.store.accounts import users as user_accounts
 from grading.store.assignments import versions
 from grading.store.database import now
+from grading.store.grades import release
 from grading.store.privacy.deletion import delete_submissions
 from grading.store.review import edits, level_views, second_marking
 from grading.store.trust import confidence, guarantees, release_records, release_samples
-from grading.store.trust.guarantees import NothingProven, Proof
+from grading.store.trust.guarantees import NothingProven, Proof, ProofChanged
 from grading.store.trust.release_samples import Marks, Member, NothingToDraw, StillToMark, Wanted
 from tests.integration.review.test_pages import audited, given, post
 from tests.integration.webapp import School, report, undo
@@ -343,6 +344,26 @@ def test_of_two_releases_one_wins(works: Class) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(release, range(2))) == [0, CLASS]
+
+
+def test_a_round_that_was_graded_meanwhile_is_not_released(
+    works: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    plain = release.release_rounds
+
+    def late(session: Any, *which: Any) -> int:
+        # as on PostgreSQL, where another transaction may commit between the proof and its release
+        old = session.query(tables.Round).filter_by(submission_id=works.submissions[0]).one()
+        old.current = False
+        session.flush()
+        return plain(session, *which)
+
+    monkeypatch.setattr(release, "release_rounds", late)
+    with pytest.raises(ProofChanged):
+        works.release()
+    assert len(works.proof().ready) == CLASS
 
 
 def _other(**origin: str) -> Report:
