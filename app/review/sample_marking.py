@@ -179,7 +179,7 @@ def _to_mark(session: Session, actor: Actor, assignment_id: int, criterion: str)
     if criterion not in rubric:
         raise NotFound(NO_SUCH_CRITERION)
     line = submission_lists.assignment_line(assignment, assignment.course)
-    loaded = release_samples.load_sample(session, sample)
+    loaded = release_samples.load_drawn(session, sample)
     seen = frozenset(level_views.list_seen(session, assignment_id, actor))
     return ToMark(line, tuple(rubric.values()), rubric[criterion], loaded, seen)
 

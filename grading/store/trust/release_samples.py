@@ -369,6 +369,22 @@ def load_sample(session: Session, sample: GuaranteeSample) -> LoadedSample:
     )
 
 
+def load_drawn(session: Session, sample: GuaranteeSample) -> LoadedSample:
+    """As much of a sample as marking it needs: only the submissions that are to be marked, no limits."""
+    one, table = GuaranteeCandidate, GuaranteeMember
+    same = (one.sample_id == table.sample_id) & (one.submission_id == table.submission_id)
+    query = (
+        select(table.submission_id, table.round_id, table.scores, table.levels, Round.current)
+        .join(Round, Round.id == table.round_id)
+        .join(one, same)
+        .where(table.sample_id == sample.id, one.turn.is_not(None))
+        .order_by(one.number, one.turn)
+    )
+    members = {row.submission_id: Member(*row) for row in session.execute(query)}
+    drawn = Draw((), frozenset(), tuple(members), ())
+    return LoadedSample(sample, members, (drawn,), _marks(session, sample), 0)
+
+
 def _draws(session: Session, sample: GuaranteeSample) -> tuple[Draw, ...]:
     one = GuaranteeCandidate
     candidates: defaultdict[int, list[GuaranteeCandidate]] = defaultdict(list)

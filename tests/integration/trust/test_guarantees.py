@@ -67,7 +67,10 @@ class Class:
         with self.school.store.read() as session:
             sample = release_samples.find_open(session, self.school.assignment)
             assert sample is not None
-            return list(release_samples.load_sample(session, sample).keys)
+            keys = release_samples.load_sample(session, sample).keys
+            drawn = release_samples.load_drawn(session, sample)  # no more than these, for who marks them
+            assert drawn.keys == tuple(drawn.members) == keys
+            return list(keys)
 
     def mark(self, ids: Sequence[str], load: float = 3, think: float = 3, who: str = "teacher") -> None:
         def work(session: Any, _assignment: Any) -> None:
