@@ -7,12 +7,12 @@ Catalogues are read when a language is first asked for. How to add one:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 
 from babel import Locale
-from babel.dates import format_datetime
+from babel.dates import format_date, format_datetime
 from babel.messages.pofile import read_po
 from babel.numbers import get_decimal_symbol, get_group_symbol
 from babel.support import NullTranslations
@@ -27,7 +27,7 @@ from grading.shared import catalogues
 
 FOLDER = Path(__file__).parents[1] / "translations"
 ENGLISH = "en"
-MOMENTS = {ENGLISH: "dd MMM y, HH:mm"}
+DAYS, MOMENTS = {ENGLISH: "dd MMM y"}, {ENGLISH: "dd MMM y, HH:mm"}
 """How a moment is written where its locale's pattern is not clear everywhere: 12 Nov 2026, not Nov 12."""
 
 
@@ -126,6 +126,12 @@ def when(moment: datetime) -> str:
     return when_in(current(), moment)
 
 
+def day(moment: date) -> str:
+    """A day, as it is written in the reader's language."""
+    language = current()
+    return format_date(moment, DAYS.get(language, "medium"), locale=language)
+
+
 def when_in(language: str, moment: datetime) -> str:
     """The same in a language."""
     return format_datetime(moment, _pattern(language), locale=language)
@@ -170,7 +176,7 @@ def translate(app: Flask) -> None:
     babel.init_app(app, default_locale=ENGLISH, locale_selector=current)
     env = app.jinja_env
     env.globals.update(language=current, languages=languages, language_title=title_of)
-    env.filters.update(when=when, number=number, fixed=fixed, whole=whole)
+    env.filters.update(day=day, when=when, number=number, fixed=fixed, whole=whole)
     env.filters.update(render_message=render_message)
     env.globals.update(texts_of_scripts=texts_of_scripts)
 

@@ -1,8 +1,9 @@
 """Which levels of a class may be released unread: an exact guarantee from a random sample of marks.
 
 A level is wrong when it is more than one level from the person's. The guarantee is about the levels released
-together: the machine's that nobody read, and those a person read, which are released as the person marked
-them. "At most 5 % wrong" means: the wrong ones among the unread are at most 5 % of all released together.
+together: the machine's that nobody read, and those a person read. Of these a wrong one is released as the
+person marked it, or, in a release of whole submissions (`joint_guarantee`), left to a person. "At most 5 %
+wrong" means: the wrong ones among the unread are at most 5 % of all released together.
 
 The candidates are put in the order of their score, safest first, and a simple random sample of them is
 marked. The result is the longest part from the front in which few enough of the sample are wrong. It holds

@@ -7,11 +7,11 @@ from typing import Literal
 
 from grading.statistics.finding_groups import Remark
 
-Looked = Literal["blind", "before", "seen", "changed", "accepted"]
+LevelSource = Literal["blind", "before", "seen", "changed", "accepted"]
 """How a person came to a level: marked without having seen the grader's, marked before without Grader, marked
 having seen the level, changed it, or reviewed the grade and left it as it was."""
 
-BLIND: tuple[Looked, ...] = ("blind", "before")
+BLIND: tuple[LevelSource, ...] = ("blind", "before")
 """Of these, who gave the level did not know the grader's."""
 
 
@@ -58,7 +58,7 @@ class PersonLevel:
     person: int
     level: float
     grader: float | None
-    how: Looked
+    how: LevelSource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.report import CriterionGrade
 from grading.domain.report_changes import Change
-from grading.statistics.submission_data import Looked, PersonLevel
+from grading.statistics.submission_data import LevelSource, PersonLevel
 from grading.store import tables
 
 
@@ -55,7 +55,7 @@ def levels(
     for name, one in grader.items():
         own = [mark for mark in marks if mark.criterion == name]
         for mark in own:
-            how: Looked = "blind" if mark.blind else "seen"
+            how: LevelSource = "blind" if mark.blind else "seen"
             yield PersonLevel(work, name, mark.by or 0, mark.level, one.level, how)
         if own:
             continue

@@ -22,7 +22,7 @@ from grading.domain.rubric import too_far
 from grading.scoring.proposed_levels import judgement_of_model, level_of_checks
 from grading.statistics import confidence
 from grading.statistics.confidence import DEFAULT, Features, Labelled, Weights
-from grading.statistics.submission_data import BLIND, Looked, PersonLevel
+from grading.statistics.submission_data import BLIND, LevelSource, PersonLevel
 from grading.store import tables
 from grading.store.database import now
 from grading.store.review import person_levels
@@ -31,7 +31,7 @@ from grading.store.trust import human_marks
 
 CHUNK_SIZE = 50
 """Reports in memory at a time."""
-TRUST_IN: Mapping[Looked, float] = {
+TRUST_IN: Mapping[LevelSource, float] = {
     "blind": 1.0,
     "before": 1.0,
     "seen": 0.5,

@@ -275,28 +275,28 @@ def progress(session: Session, trial_id: str) -> tuple[int, int]:
 def load_found(session: Session, trial: ModelTrial) -> Found:
     """Compare the levels that are there with those of people and of the model of now."""
     runs = list(session.scalars(select(ShadowRun).where(ShadowRun.trial_id == trial.id)))
-    told = {run.submission_id: outcome(run) for run in runs if run.state in (DONE, FAILED)}
+    outcomes = {run.submission_id: outcome(run) for run in runs if run.state in (DONE, FAILED)}
     known = list_marked(session, trial.assignment_id, trial.stage)
-    compared, blind = comparable([one for one in known if one.submission_id in told])
+    compared, blind = comparable([one for one in known if one.submission_id in outcomes])
     marked = {one.submission_id: one for one in compared}
-    levels = list(_levels(marked, {work: one for work, one in told.items() if one.ok}))
+    levels = list(_levels(marked, {work: one for work, one in outcomes.items() if one.ok}))
     titles = {name: title for one in marked.values() for name, title in one.titles.items()}
     criteria = by_criterion(levels)
     return Found(
         total=len(runs),
-        done=sum(one.ok for one in told.values()),
-        failed=sum(not one.ok for one in told.values()),
-        errors=tuple(sorted({one.error for one in told.values() if not one.ok})),
+        done=sum(one.ok for one in outcomes.values()),
+        failed=sum(not one.ok for one in outcomes.values()),
+        errors=tuple(sorted({one.error for one in outcomes.values() if not one.ok})),
         blind=blind,
         whole=compare_models(levels),
         criteria=tuple((titles[name], criteria[name]) for name in sorted(criteria, key=lambda n: titles[n])),
-        new=_effort([one for one in told.values() if one.ok]),
+        new=_effort([one for one in outcomes.values() if one.ok]),
         now=_effort(_earlier(session, [run.round_id for run in runs], trial.stage)),
     )
 
 
-def _levels(marked: Mapping[str, Marked], told: Mapping[str, ShadowOutcome]) -> Iterator[Level]:
-    for work, one in told.items():
+def _levels(marked: Mapping[str, Marked], outcomes: Mapping[str, ShadowOutcome]) -> Iterator[Level]:
+    for work, one in outcomes.items():
         for criterion, (person, before) in marked[work].levels.items() if work in marked else ():
             if (level := one.levels.get(criterion)) is not None:
                 yield Level(work, criterion, person, before, float(level))
@@ -312,19 +312,19 @@ def _earlier(session: Session, round_ids: Sequence[str], stage: str) -> list[Sha
         flags = tuple(sorted({str(flag.get("code")) for flag in (result or {}).get("flags", ())}))
         judged = ((result or {}).get("output") or {}).get("judgements", ())
         sure = {one["criterion"]: one["confidence"] for one in judged if one.get("confidence") is not None}
-        told = {"tokens": how.get("tokens") or {}, "seconds": how.get("seconds", 0.0)}
-        found.append(ShadowOutcome(ok=True, flags=flags, confidence=sure, **told))
+        effort = {"tokens": how.get("tokens") or {}, "seconds": how.get("seconds", 0.0)}
+        found.append(ShadowOutcome(ok=True, flags=flags, confidence=sure, **effort))
     return found
 
 
-def _effort(told: Sequence[ShadowOutcome]) -> Effort:
-    sure = [value for one in told for value in one.confidence.values()]
+def _effort(outcomes: Sequence[ShadowOutcome]) -> Effort:
+    sure = [value for one in outcomes for value in one.confidence.values()]
     return Effort(
-        runs=len(told),
-        seconds=statistics.median(one.seconds for one in told) if told else None,
-        prompt_tokens=statistics.median(one.tokens.prompt for one in told) if told else None,
-        output_tokens=statistics.median(one.tokens.output for one in told) if told else None,
+        runs=len(outcomes),
+        seconds=statistics.median(one.seconds for one in outcomes) if outcomes else None,
+        prompt_tokens=statistics.median(one.tokens.prompt for one in outcomes) if outcomes else None,
+        output_tokens=statistics.median(one.tokens.output for one in outcomes) if outcomes else None,
         confidence=statistics.fmean(sure) if sure else None,
-        flagged=sum(bool(one.flags) for one in told) / len(told) if told else None,
-        hours=sum(one.seconds for one in told) / 3600,
+        flagged=sum(bool(one.flags) for one in outcomes) / len(outcomes) if outcomes else None,
+        hours=sum(one.seconds for one in outcomes) / 3600,
     )

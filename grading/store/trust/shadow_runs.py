@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import and_, func, or_, select, tuple_, update
@@ -163,8 +163,3 @@ def count_states(session: Session, *where: Any) -> dict[str, int]:
 def outcome(run: ShadowRun) -> ShadowOutcome:
     """What came of a run that ended."""
     return ShadowOutcome.model_validate(run.outcome or {"ok": False})
-
-
-def last_end(session: Session, *where: Any) -> datetime | None:
-    """When the last of these runs ended."""
-    return session.scalar(select(func.max(ShadowRun.finished_at)).where(*where))

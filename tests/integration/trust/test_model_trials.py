@@ -178,7 +178,9 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         count = parity.plan_night(session, school.assignment, night, machines)
         assert count == 2 * 10 * repeats(1)
         assert parity.assignments_due(session, night, machines) == []
-    assert "waits for idle machines" in teacher.get(url).text
+    waits = teacher.get(url).text
+    assert "waits for idle machines" in waits
+    assert "27 Nov 2026" in waits
     while answer(school):
         pass
     with school.store.write() as session:
