@@ -76,7 +76,7 @@ DETAILS: Mapping[str, str] = {
     "marks": N_("marks"),
     "model": N_("model"),
     "name": N_("name"),
-    "out": N_("taken out of the stage"),
+    "out": N_("stage drained"),
     "platform": N_("learning platform"),
     "points": N_("points"),
     "provider": N_("source"),
