@@ -80,7 +80,7 @@ def release(assignment_id: int) -> Answer:
             moment = now(session)
     except GraderError as error:
         return _refused(actor, assignment_id, error)
-    said = ngettext("%(count)s grade released unread.", "%(count)s grades released unread.", count)
+    said = ngettext("%(count)s grade released as proven.", "%(count)s grades released as proven.", count)
     flash_undo(said, "guarantee.undo", {"released": moment.isoformat()}, assignment_id=assignment_id)
     return _to_page(assignment_id)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from grading.store.tables import (
     Assignment,
     Grade,
     GuaranteeCandidate,
+    GuaranteeDraw,
     GuaranteeMember,
     GuaranteeRelease,
     GuaranteeSample,
@@ -49,11 +50,21 @@ def record(session: Session, assignment: Assignment) -> str:
 
 
 def _lines(session: Session, made: GuaranteeRelease, sample: GuaranteeSample) -> Iterator[str]:
-    yield f"{made.at:%Y-%m-%d %H:%M} UTC: {made.count} grades released unread."
+    member = GuaranteeMember
+    still = select(func.count()).select_from(Grade).join(member, member.round_id == Grade.round_id)
+    still = still.where(member.sample_id == sample.id, Grade.released_at == made.at)
+    yield (
+        f"{made.at:%Y-%m-%d %H:%M} UTC: {made.count} grades released as proven, "
+        f"{session.scalar(still)} of them still released."
+    )
     yield sentences.statement(wanted_of(sample), made.proven, made.marks, made.threshold)
+    candidate, draw = GuaranteeCandidate, GuaranteeDraw
+    of_draw = (draw.sample_id == candidate.sample_id) & (draw.number == candidate.number)
     drawn = (
-        select(GuaranteeCandidate.submission_id)
-        .where(GuaranteeCandidate.sample_id == sample.id, GuaranteeCandidate.turn.is_not(None))
+        select(candidate.submission_id)
+        .join(draw, of_draw)
+        # what was drawn after the release is no part of what it rests on
+        .where(candidate.sample_id == sample.id, candidate.turn.is_not(None), draw.at <= made.at)
         .order_by(GuaranteeCandidate.number, GuaranteeCandidate.turn)
     )
     yield f"Sample {sample.id}: submissions {', '.join(session.scalars(drawn))}."

@@ -49,7 +49,7 @@ def test_from_the_draw_to_released_grades(careful: Page, school: School, site: s
     expect(page.get_by_role("button", name="Release")).to_be_visible()
     look(page, pictures, "trust-4-proven", all_widths=True)
     follow(page, page.get_by_role("button", name="Release"))
-    expect(page.get_by_text("released unread.")).to_be_visible()
+    expect(page.get_by_text("released as proven.")).to_be_visible()
     look(page, pictures, "trust-5-released", all_widths=True)
     follow(page, page.get_by_role("button", name="Undo"))
     expect(page.get_by_role("button", name="Release")).to_be_visible()

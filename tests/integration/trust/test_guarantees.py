@@ -305,7 +305,7 @@ def test_release_is_written_down_and_undone(works: Class) -> None:
     with works.school.store.read() as session:
         assignment = session.get_one(tables.Assignment, works.school.assignment)
         said = release_records.record(session, assignment)
-    assert f"{CLASS} grades released unread" in said
+    assert f"{CLASS} grades released as proven, {CLASS} of them still released." in said
     assert works.drawn()[0] in said
     assert undo(teacher, works.path).status_code == 303
     assert works.proof().releases[0].still == 0
