@@ -16,8 +16,8 @@ it left the class) are not counted among those that are: the limit must be allow
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import comb
@@ -32,8 +32,12 @@ from grading.statistics.release_guarantee import (
     gain,
     limits,
     next_sample,
+    samples_reaching,
+    walk_on,
 )
 
+FIRST = 3
+"""Of so many counts at most the chance is computed for all criteria in one; for larger ones it costs more."""
 NO_LIMIT = Draw((), frozenset(), (), (0,))
 """A try that was made and says nothing about these submissions."""
 
@@ -52,14 +56,13 @@ class Work:
 
     @property
     def score(self) -> float:
-        """The highest chance of a wrong level among its criteria."""
-        return max(self.scores.values(), default=0.0)
+        """How many of its levels are predicted to be wrong."""
+        return sum(self.scores.values())
 
     @property
     def found(self) -> bool | None:
         """Whether any of its levels was found wrong; nothing while some are not marked."""
-        values = self.wrong.values()
-        return True if True in values else None if None in values else False
+        return _found(self.wrong.values())
 
 
 @dataclass(frozen=True)
@@ -122,31 +125,76 @@ def joint_gain(works: Iterable[Work], target: Target, more: int, draws: Sequence
 
 
 def _rule(works: Iterable[Work]) -> Rule:
-    """One criterion alone has narrower limits."""
-    return joint_limits if len({name for work in works for name in work.wrong}) > 1 else limits
+    """For as many criteria as there are."""
+    return partial(joint_limits, criteria=len(_criteria(works)))
+
+
+def _criteria(works: Iterable[Work]) -> list[str]:
+    return list(dict.fromkeys(name for work in works for name in work.wrong))
 
 
 @lru_cache(maxsize=8_192)
-def joint_limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, ...]:
-    """As `limits`, for any number of criteria at once: each k takes an equal part of the risk by itself.
+def joint_limits(unread: int, marks: int, counts: int, risk: Fraction, criteria: int) -> tuple[int, ...]:
+    """As `limits`, for so many criteria at once: the value at k is for at most k found wrong in each.
 
-    Let a part have at most k found wrong in each criterion, and in one of them more than
-    a = `joint_limits(...)[k]` wrong and unread. Then it has the first a + 1 wrong levels of the criterion
-    that comes to so many first in the order, and at most k of them are in the sample. Which levels these are
-    does not depend on the sample, so the chance is hypergeometric.
+    The first few counts are tested for all criteria in one, the others for each criterion by itself, by
+    a part of the risk. Of the ways to divide the counts, the one with the lowest limits is taken.
     """
+    if criteria <= 1:
+        return limits(unread, marks, counts, risk)
     counts = min(counts, marks + 1)
-    return tuple(
-        bisect_left(range(unread), True, key=partial(_ruled_out, unread, marks, k, risk / counts))
-        for k in range(counts)
-    )
+    ways = [
+        _limits(unread, marks, counts, risk, criteria, first) for first in range(1, min(counts, FIRST) + 1)
+    ]
+    return min(ways, key=sum)
 
 
-def _ruled_out(unread: int, marks: int, found: int, risk: Fraction, limit: int) -> bool:
-    """Whether one wrong level more than the limit is unlikely enough with so few in the sample."""
-    wrong = limit + 1
-    samples = sum(comb(wrong, one) * comb(unread - wrong, marks - one) for one in range(found + 1))
-    return samples <= risk * comb(unread, marks)
+def _limits(
+    unread: int, marks: int, counts: int, risk: Fraction, criteria: int, first: int
+) -> tuple[int, ...]:
+    """The limits where the `first` counts are tested for all criteria in one.
+
+    For one of these counts, k: let a part have at most k found wrong in each criterion, and in one of them
+    more than the limit a wrong and unread. Then it has the first a + 1 wrong levels of the criterion that
+    comes to so many first in the order, and at most k of them are in the sample. Which levels these are does
+    not depend on the sample, so the chance is hypergeometric.
+
+    For a larger k: a criterion with more than the limit unread has at most k read itself, so its own walk
+    (as in `limits`) passed that limit, or that of the smallest of these counts while fewer were read.
+    """
+    samples = comb(unread, marks)
+    walks: list[int] = []
+    found: list[int] = []
+    passed = 0
+    for k in range(counts):
+        before = found[-1] if found else 0
+        most = risk * samples * (k + 1) / counts
+        reach = partial(_samples_reaching, unread, marks, criteria, first, walks, k)
+        limit = bisect_left(range(unread), True, lo=before, key=lambda one: passed + reach(one + 1) <= most)
+        passed += reach(limit + 1)
+        found.append(limit)
+        if k == first:
+            walks = [comb(limit + read, read) for read in range(counts)]
+        elif k > first:
+            walks = walk_on(walks, limit - before, k)
+    return tuple(found)
+
+
+def _samples_reaching(
+    unread: int, marks: int, criteria: int, first: int, walks: Sequence[int], k: int, left: int
+) -> int:
+    """Samples with which some criterion, at worst, comes to so many left unread with at most k read."""
+    if k < first:
+        return _samples_with_few(unread, marks, k, left)
+    if k == first:
+        return criteria * _samples_with_few(unread, marks, k, left + k)
+    return criteria * samples_reaching(unread, marks, walks[k], k, left)
+
+
+def _samples_with_few(unread: int, marks: int, few: int, wrong: int) -> int:
+    """Samples in which at most few of so many wrong levels are."""
+    wrong = min(wrong, unread)
+    return sum(comb(wrong, one) * comb(unread - wrong, marks - one) for one in range(min(few, marks) + 1))
 
 
 def _items(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> list[Item]:
@@ -154,16 +202,22 @@ def _items(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> list
     listed = list(works)
     place = {key: at for at, key in enumerate(joint_guarantee(listed, target, draws).released)}
     drawn = {key for draw in draws for key in draw.candidates}
+    names = _criteria(listed)
+    last = float(len(names) + 1)
     items = []
     for one in listed:
         if one.here:
             # proven ones stay in their order before all others
             score = place[one.key] * 1e-9 / len(listed) if one.key in place else one.score + 1e-9
-            items.append(Item(one.key, score, one.found))
+            items.append(Item(one.key, score, one.found, _chances(one, names)))
         elif one.key in drawn:
             # what is not released any more stands last, as if it were wrong
-            items.append(Item(one.key, 1.0, one.found is not False))
+            items.append(Item(one.key, last, one.found is not False, _chances(one, names)))
     return items
+
+
+def _chances(work: Work, names: Sequence[str]) -> tuple[float, ...]:
+    return tuple(work.scores.get(name, 0.0) for name in names)
 
 
 def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -> JointGuarantee:
@@ -173,7 +227,7 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
     whole = _longest(works, target, draw, names)
     part = [works[key] for key in draw.candidates[: whole.size] if key in works]
     read = draw.known | frozenset(draw.keys)
-    released = [one for one in part if _released(one, read)]
+    released = [one for one in part if _released(one, read, names)]
     not_marked = tuple(one.key for one in sample if one.found is None and one.here)
     return JointGuarantee(
         target=target,
@@ -190,18 +244,18 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
     )
 
 
+def _found(values: Collection[bool | None]) -> bool | None:
+    return True if True in values else None if None in values else False
+
+
 def _alone(
     works: Mapping[str, Work], target: Target, draw: Draw, name: str, sample: Sequence[Work]
 ) -> CriterionResult:
     given = [one.wrong.get(name) for one in sample]
-    only = {
-        key: replace(one, wrong={name: one.wrong[name]} if name in one.wrong else {})
-        for key, one in works.items()
-    }
     return CriterionResult(
         marked=sum(one is not None for one in given),
         found_wrong=sum(one is True for one in given),
-        alone=_longest(only, target, draw, [name]).released,
+        alone=_longest(works, target, draw, [name]).released,
     )
 
 
@@ -227,20 +281,21 @@ def _longest(works: Mapping[str, Work], target: Target, draw: Draw, names: Seque
                 # what is not marked, or was erased, counts as found wrong
                 given = None if work is None else work.wrong.get(name, False)
                 found[name] += given is not False
-        released += work is not None and _released(work, read)
+        released += work is not None and _released(work, read, names)
         most = max(found.values(), default=0)
         if most < len(draw.limits) and released and draw.limits[most] <= target.allowed(released):
             best = _Part(place, released, draw.limits[most])
     return best
 
 
-def _released(work: Work, read: frozenset[str]) -> bool:
+def _released(work: Work, read: frozenset[str], names: Sequence[str]) -> bool:
     """Whether it is released with its part: nobody found it wrong, and it does not wait for its marks.
 
     What a person had read at the draw, or what could not be released then, was not among those that the
     sample was drawn from: without a mark nothing is known of it.
     """
-    return work.here and work.found is not True and not (work.key in read and work.found is None)
+    found = _found([work.wrong[name] for name in names if name in work.wrong])
+    return work.here and found is not True and not (work.key in read and found is None)
 
 
 def _reason(draw: Draw, target: Target, part: _Part, waiting: bool) -> Reason:

@@ -21,13 +21,13 @@ second in 4/5 of what is left, and so on.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate
-from math import comb
+from math import comb, exp, prod
 from random import Random
 
 FIRST_TRY = Fraction(4, 5)
@@ -52,6 +52,8 @@ class Item:
     """Predicted chance that the level is wrong, from 0 (safe) to 1: the order, not what is proven."""
     wrong: bool | None = None
     """Whether a person found it wrong; nothing where nobody marked it."""
+    chances: tuple[float, ...] = ()
+    """Where it has several criteria: predicted chance of a wrong level in each, for planning only."""
 
 
 @dataclass(frozen=True)
@@ -155,17 +157,24 @@ def limits(unread: int, marks: int, counts: int, risk: Fraction) -> tuple[int, .
     for k in range(counts):
         before = found[-1] if found else 0
         most = risk * samples * (k + 1) / counts
-        reach = partial(_samples_reaching, unread, marks, walks[k], k)
+        reach = partial(samples_reaching, unread, marks, walks[k], k)
         limit = bisect_left(range(unread), True, lo=before, key=lambda one: passed + reach(one + 1) <= most)
         passed += reach(limit + 1)
         found.append(limit)
-        for _ in range(limit - before):
-            for more in range(k + 1, counts):
-                walks[more] += walks[more - 1]
+        walks = walk_on(walks, limit - before, k)
     return tuple(found)
 
 
-def _samples_reaching(unread: int, marks: int, walks: int, read: int, left: int) -> int:
+def walk_on(walks: Sequence[int], steps: int, read: int) -> list[int]:
+    """Walks to each number read, so many unread ones later; with so many read or fewer none may be added."""
+    walks = list(walks)
+    for _ in range(steps):
+        for more in range(read + 1, len(walks)):
+            walks[more] += walks[more - 1]
+    return walks
+
+
+def samples_reaching(unread: int, marks: int, walks: int, read: int, left: int) -> int:
     """Samples whose walk goes on from these walks to so many read and so many left unread.
 
     All levels may be wrong: with fewer wrong ones, fewer samples do.
@@ -316,57 +325,98 @@ class _Plan:
 def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int, rule: Rule) -> _Plan:
     """The size of the candidates, `least` or more, and the limits that are expected to prove most."""
     unread = [0, *accumulate(int(item.wrong is None) for item in ordered)]
-    wrong = [0.0, *accumulate(_predicted(item) for item in ordered)]
+    wrong = [[0.0, *accumulate(column)] for column in zip(*map(_predicted, ordered), strict=True)]
     best: _Plan | None = None
     for step in range(SIZES, 0, -1):
         size = -(-len(ordered) * step // SIZES)
         sample = min(marks, unread[size])
         if best is not None and (size < least or sample < min(marks, unread[-1])):
             break
+        density = sample / unread[size] if sample else 0.0
+        rises = list(_rises(wrong, size, density))
         for counts in COUNTS:
             found = rule(unread[size], sample, counts, target.risk(tries))
             if best is not None and found[0] > target.allowed(size):
                 break
-            density = sample / unread[size] if sample else 0.0
-            expected = _expected(unread[: size + 1], wrong[: size + 1], density, found, target)
+            expected = _expected(unread, size, density, rises, found, target)
             if best is None or expected > best.expected:
                 best = _Plan(size, sample, found, expected)
     assert best is not None  # all of them are always compared
     return best
 
 
-def _predicted(item: Item) -> float:
-    """How likely the level is unread and wrong."""
-    return UNSEEN + (1 - UNSEEN) * item.score if item.wrong is None else 0.0
+def _predicted(item: Item) -> tuple[float, ...]:
+    """How likely the level of each criterion is unread and wrong."""
+    chances = item.chances or (item.score,)
+    if item.wrong is not None:
+        return (0.0,) * len(chances)
+    unseen = UNSEEN / len(chances)
+    return tuple(unseen + (1 - unseen) * one for one in chances)
 
 
 def _expected(
-    unread: Sequence[int], wrong: Sequence[float], density: float, limit: Sequence[int], target: Target
+    unread: Sequence[int],
+    size: int,
+    density: float,
+    rises: Iterable[Sequence[float]],
+    limit: Sequence[int],
+    target: Target,
 ) -> float:
-    """Mean number released unread, if levels are wrong as predicted, independently of each other.
+    """Mean number released unread of so many candidates, if levels are wrong as predicted.
 
-    `unread` and `wrong` are the sums up to each place, `density` the part of unread ones that is marked.
-    From the end of the candidates to the front, for each number found wrong before: the mean of what
-    is released beyond this place, and the chance that nothing is.
+    `unread` is the sum up to each place, `density` the part of unread ones that is marked. From the end of
+    the candidates to the front, for each number found wrong before: the mean of what is released beyond this
+    place, and the chance that nothing is.
     """
     counts = len(limit)
     mean, nothing = [0.0] * (counts + 1), [1.0] * (counts + 1)
-    place = len(unread) - 1
-    stride = -(-place // PLACES)
-    while place > 0:
+    for place, rise in zip(_places(size), rises, strict=False):
         allowed = target.allowed(place)
         for k in range(counts):
             if limit[k] > allowed:
                 break
             mean[k] += (1 - density) * unread[place] * nothing[k]
             nothing[k] = 0.0
-        nearer = max(0, place - stride)
-        chance = min(1.0, density * (wrong[place] - wrong[nearer]))
         for k in range(counts):
-            mean[k] += chance * (mean[k + 1] - mean[k])
-            nothing[k] += chance * (nothing[k + 1] - nothing[k])
-        place = nearer
+            mean[k] += rise[k] * (mean[k + 1] - mean[k])
+            nothing[k] += rise[k] * (nothing[k + 1] - nothing[k])
     return mean[0]
+
+
+def _places(size: int) -> range:
+    """From the end of the candidates to the front."""
+    return range(size, 0, min(-1, -size // PLACES))
+
+
+def _rises(wrong: Sequence[Sequence[float]], size: int, density: float) -> Iterator[list[float]]:
+    """For each of `_places`: the chances that k found wrong become k + 1 from the next one to it."""
+    places = _places(size)
+    for place in places:
+        nearer = max(0, place + places.step)
+        more = [density * (one[place] - one[nearer]) for one in wrong]
+        yield _found_more([density * one[place] for one in wrong], more)
+
+
+def _found_more(means: Sequence[float], more: Sequence[float]) -> list[float]:
+    """The chance that k found wrong become k + 1, for each k, in the criterion with most of them.
+
+    `means` are found wrong in each criterion on average, `more` of them since the last place. The number of
+    each criterion has a Poisson distribution, independent of the others.
+    """
+    if len(means) == 1:
+        return [min(1.0, more[0])] * max(COUNTS)
+    terms = [exp(-one) for one in means]
+    sums = list(terms)
+    before, chances = 0.0, []
+    for k in range(1, max(COUNTS) + 1):
+        all_at_most = prod(sums)
+        here = all_at_most - before
+        rise = sum([new * term / below for new, term, below in zip(more, terms, sums, strict=True)])
+        chances.append(min(1.0, rise * all_at_most / here) if here > 0 else 1.0)
+        before = all_at_most
+        terms = [term * one / k for term, one in zip(terms, means, strict=True)]
+        sums = [below + term for below, term in zip(sums, terms, strict=True)]
+    return chances
 
 
 @lru_cache(maxsize=64)

@@ -157,7 +157,7 @@ def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
 
     def low(session: Any, assignment_id: int, *_calibration: int) -> dict[tuple[str, str], float]:
         rounds = session.query(tables.Round.id).filter_by(current=True)
-        return {(row.id, name): 0.02 for row in rounds for name in ("load", "think")}
+        return {(row.id, name): 0.002 for row in rounds for name in ("load", "think")}
 
     monkeypatch.setattr(confidence, "scores", low)
     # the test of drift breaks ties at random, and alarms in some of a hundred classes without one

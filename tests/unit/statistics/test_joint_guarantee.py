@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 
 import pytest
@@ -17,6 +17,7 @@ from grading.statistics.joint_guarantee import (
     next_joint_sample,
 )
 from grading.statistics.release_guarantee import Draw, Reason, Target, limits
+from tests.unit.statistics.test_release_guarantee import risk_of
 
 NAMES = ("one", "two", "three")
 TARGET = Target(0.1, 0.9)
@@ -51,7 +52,7 @@ def as_works(
 def test_each_criterion_keeps_the_target(rates: tuple[float, ...]) -> None:
     """In classes near the target, where a false proof is most likely; scores say a little."""
     chance, failures, classes, count, marks = Random(7), 0, 100, 80, 25
-    rule = joint_limits(count, marks, 2, TARGET.risk(0))
+    rule = joint_limits(count, marks, 2, TARGET.risk(0), len(NAMES))
     for _number in range(classes):
         truth = works(count, chance, rates)
         scores = {
@@ -68,34 +69,83 @@ def test_each_criterion_keeps_the_target(rates: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "marks", "counts", "risk"), [(6, 3, 2, "0.5"), (6, 2, 3, "0.4"), (6, 4, 1, "0.3")]
+    ("size", "marks", "counts", "risk", "criteria"),
+    [
+        (6, 3, 2, "0.5", 2),
+        (6, 2, 3, "0.4", 2),
+        (6, 4, 1, "0.3", 2),
+        (6, 4, 3, "0.9", 2),
+        (5, 2, 2, "0.6", 3),
+        (5, 3, 3, "0.9", 3),
+    ],
 )
-def test_every_sample_of_every_small_class_with_two_criteria(
-    size: int, marks: int, counts: int, risk: str
+def test_every_sample_of_every_small_class_with_several_criteria(
+    size: int, marks: int, counts: int, risk: str, criteria: int
 ) -> None:
-    """No two sets of wrong levels break a limit in any part, for more of the samples than the risk allows."""
-    limit = joint_limits(size, marks, counts, Fraction(risk))
+    """No sets of wrong levels break a limit in any part, for more of the samples than the risk allows."""
+    limit = joint_limits(size, marks, counts, Fraction(risk), criteria)
     ends = [(1 << end) - 1 for end in range(1, size + 1)]
     drawn = [sum(1 << at for at in sample) for sample in combinations(range(size), marks)]
+    # of one criterion, by sample and part: what is found, and what is left unread
+    seen = [
+        [[((one & end & got).bit_count(), (one & end & ~got).bit_count()) for end in ends] for got in drawn]
+        for one in range(1 << size)
+    ]
     worst = 0
-    for one, other in combinations(range(1 << size), 2):
-        broken = 0
-        for sample in drawn:
-            for part in ends:
-                found = max((one & part & sample).bit_count(), (other & part & sample).bit_count())
-                unread = max((one & part & ~sample).bit_count(), (other & part & ~sample).bit_count())
-                if found < len(limit) and unread > limit[found]:
-                    broken += 1
-                    break
-        worst = max(worst, broken)
+    for together in combinations(seen, criteria):
+        worst = max(worst, sum(passes(parts, limit) for parts in zip(*together, strict=True)))
     assert 0 < Fraction(worst, len(drawn)) <= Fraction(risk)
+
+
+def passes(criteria: tuple[list[tuple[int, int]], ...], limit: tuple[int, ...]) -> bool:
+    """Whether there is a part with more unread wrong levels of a criterion than the limit for those found."""
+    for part in zip(*criteria, strict=True):
+        found = max(part)[0]
+        if found < len(limit) and max(unread for _, unread in part) > limit[found]:
+            return True
+    return False
+
+
+def chance_of(unread: int, marks: int, limit: tuple[int, ...], criteria: int, first: int) -> float:
+    """The bound of the chance to pass a limit, the `first` counts tested for all criteria in one."""
+
+    def few(wrong: int, most: int) -> float:
+        """That so many wrong levels have at most so many read, label by label."""
+        chances = [1.0] + [0.0] * most
+        for at in range(min(wrong, unread)):
+            before = [0.0, *chances[:-1]]
+            reads = [max(0.0, marks - k) / (unread - at) for k in range(most + 1)]
+            chances = [
+                chance * (1 - reads[k]) + (before[k] * reads[k - 1] if k else 0.0)
+                for k, chance in enumerate(chances)
+            ]
+        return sum(chances)
+
+    together = sum(few(limit[k] + 1, k) for k in range(first))
+    if first == len(limit):
+        return together
+    return together + criteria * risk_of(unread, marks, [*[limit[first]] * first, *limit[first:]])
+
+
+@pytest.mark.parametrize("counts", [1, 2, 3, 4, 6, 9])
+@pytest.mark.parametrize(("unread", "marks", "criteria"), [(120, 60, 2), (60, 20, 5), (90, 80, 12)])
+def test_limits_for_several_criteria_keep_the_risk(
+    unread: int, marks: int, criteria: int, counts: int
+) -> None:
+    limit = joint_limits(unread, marks, counts, Fraction("0.04"), criteria)
+    bounds = [chance_of(unread, marks, limit, criteria, first) for first in range(1, min(counts, 3) + 1)]
+    assert list(limit) == sorted(limit)
+    assert min(bounds) <= 0.04 + 1e-9
 
 
 def test_no_count_costs_more_for_more_criteria_but_those_found_wrong() -> None:
     risk = Fraction("0.04")
-    assert joint_limits(400, 100, 1, risk) == limits(400, 100, 1, risk)
-    wide, narrow = joint_limits(240, 100, 4, risk), limits(240, 100, 4, risk)
-    assert all(one >= other for one, other in zip(wide, narrow, strict=True))
+    assert joint_limits(400, 100, 1, risk, 4) == limits(400, 100, 1, risk)
+    assert joint_limits(240, 100, 4, risk, 1) == limits(240, 100, 4, risk)
+    several = [joint_limits(240, 100, 4, risk, criteria) for criteria in (1, 2, 4, 8)]
+    assert [one[0] for one in several] == [8] * 4
+    for narrow, wide in pairwise(several):
+        assert sum(narrow) <= sum(wide)
 
 
 def plain(
@@ -106,7 +156,7 @@ def plain(
     return [
         Work(
             key,
-            {"one": 0.02, "two": 0.02},
+            {"one": 0.002, "two": 0.002},
             {n: bad.get(key) == n if key in marked else None for n in ("one", "two")},
         )
         for key in (f"{number:03}" for number in range(count))
