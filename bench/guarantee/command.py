@@ -13,6 +13,7 @@ import click
 from bench.guarantee.graders import GRADERS
 from bench.guarantee.plot import curves
 from bench.guarantee.simulation import DriftFound, Simulated, simulate, simulate_drift
+from bench.guarantee.submissions import SimulatedSubmissions, planted_classes, simulate_submissions
 from grading.statistics.release_guarantee import Target
 
 PREDICTED = 0.75
@@ -48,6 +49,18 @@ def table(rows: Sequence[Simulated]) -> str:
     return "\n".join(lines)
 
 
+def submissions_table(rows: Sequence[SimulatedSubmissions]) -> str:
+    """For people, as Markdown."""
+    lines = ["| grader | criteria | errors | target exceeded | released | unread | oracle | of the oracle |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    for row in rows:
+        lines.append(
+            f"| {row.grader} | {row.criteria} | {row.errors} | {row.exceeded / row.classes:.1%}"
+            f" | {row.released:.0%} | {row.unread:.0%} | {row.oracle:.0%} | {row.of_oracle or 0.0:.0%} |"
+        )
+    return "\n".join(lines)
+
+
 def drift_line(found: DriftFound, what: str = "Drift") -> str:
     """For people."""
     return (
@@ -63,13 +76,29 @@ def drift_line(found: DriftFound, what: str = "Drift") -> str:
               help="Levels that a person marks; several for a curve.")  # fmt: skip
 @click.option("--share", default=0.05, show_default=True, help="Share of released levels that may be wrong.")
 @click.option("--seed", default=1, show_default=True, help="Of all that is drawn.")
+@click.option("--criteria", type=click.IntRange(2), help="Release whole submissions with so many criteria.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="File for the curves, as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(
-    classes: int, size: int, marks: Sequence[int], share: float, seed: int, plot: Path | None, as_json: bool
-) -> None:
+    classes: int, size: int, marks: Sequence[int], share: float, seed: int, criteria: int | None,
+    plot: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Prove what may be released in simulated classes, and count how often that is wrong."""
-    target = Target(share)
+    if criteria is None:
+        return _levels(classes, size, marks, Target(share), seed, plot, as_json)
+    for one in marks:
+        rows = [simulate_submissions(planted, classes, size, one, Target(share), seed)
+                for planted in planted_classes(criteria)]  # fmt: skip
+        if as_json:
+            click.echo(json.dumps({"marks": one, "classes": [asdict(row) for row in rows]}))
+        else:
+            click.echo(f"\n{one} submissions of {size} marked, {classes} classes of each\n")
+            click.echo(submissions_table(rows))
+
+
+def _levels(
+    classes: int, size: int, marks: Sequence[int], target: Target, seed: int, plot: Path | None, as_json: bool
+) -> None:
     found = {one: [simulate(grader, classes, size, one, target, seed) for grader in GRADERS] for one in marks}
     drift = simulate_drift(classes, size, seed)
     late = simulate_drift(classes, size, seed, opinions=True)

@@ -79,15 +79,14 @@ class SimulatedSubmissions:
         return self.released / self.oracle if self.oracle else None
 
 
-def planted_classes() -> Iterator[PlantedClass]:
+def planted_classes(criteria: int) -> Iterator[PlantedClass]:
     """Those that are measured."""
     by_name = {grader.name: grader for grader in GRADERS}
-    for criteria in (3, 6):
-        for name in NAMES:
-            for errors in (INDEPENDENT, ALIKE_HARD):
-                yield PlantedClass(by_name[name], criteria, errors)
-        yield PlantedClass(by_name["two kinds"], criteria, SAME)
-        yield PlantedClass(by_name["clean"], criteria, weak=True)
+    for name in NAMES:
+        for errors in (INDEPENDENT, ALIKE_HARD):
+            yield PlantedClass(by_name[name], criteria, errors)
+    yield PlantedClass(by_name["two kinds"], criteria, SAME)
+    yield PlantedClass(by_name["clean"], criteria, weak=True)
 
 
 def simulate_submissions(

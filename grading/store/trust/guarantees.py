@@ -45,6 +45,7 @@ Why = Literal[
     "reviewed",
     "withdrawn",
     "other_rubric",
+    "late",
     "not_drawn",
 ]
 """Why a person must read a submission, the first one that applies."""
@@ -166,7 +167,7 @@ class Proof:
     taken_back: tuple[TakenBack, ...] = ()
     releases: tuple[PastRelease, ...] = ()
     gains: tuple[Gain, ...] = ()
-    """What more marks would bring, the fewest first."""
+    """What more marks would bring, the fewest first; nothing while the sample is not marked."""
 
     @property
     def reasons(self) -> dict[Why, int]:
@@ -201,10 +202,11 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         return replace(plain, gains=_gains(_unmarked(session, assignment, drawable), wanted, ()))
     now_ = _load_proven(session, assignment, row, graded)
     sample, found, by_person, taken_back = now_.sample, now_.found, now_.by_person, now_.taken_back
+    facts = _facts(session, sample)
     return replace(
         plain,
-        sample=_facts(session, sample),
-        fewest=fewest_marks(len(drawable), wanted.target, len(sample.tries)),
+        sample=facts,
+        fewest=fewest_marks(len(drawable), wanted.target, _next_tries(session, sample, drawable, version)),
         proven=now_.proven,
         ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
@@ -215,7 +217,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         criteria=tuple(_criteria(sample, found, by_person, graded)),
         needs_person=tuple(_needing(sample, now_.proven, graded, version)),
         taken_back=taken_back,
-        gains=() if taken_back else _gains(now_.works, wanted, sample.tries),
+        gains=_gains(now_.works, wanted, sample.tries) if facts.done and not taken_back else (),
     )
 
 
@@ -243,6 +245,14 @@ def _load_proven(
     proven = () if taken_back else found.released
     ready = tuple(one for one in proven if graded[one].state == "open")
     return _Proven(sample, works, found, by_person, taken_back, proven, ready)
+
+
+def _next_tries(
+    session: Session, sample: LoadedSample, drawable: Sequence[GradedSubmission], version: int
+) -> int:
+    """Tries before the next sample."""
+    ground = release_samples.ground_of(drawable) or sample.row.ground
+    return release_samples.count_tries(session, sample.row.assignment_id, version, ground)
 
 
 def _is_drawable(one: GradedSubmission, version: int) -> bool:
@@ -353,7 +363,7 @@ def _why(one: GradedSubmission, member: Member | None, sample: LoadedSample, ver
     if one.rubric_version_id != version:
         return "other_rubric"
     if member is None or member.round_id != one.round_id:
-        return "not_drawn"
+        return "late" if one.graded_at > sample.row.at else "not_drawn"
     if _names(member, sample, "differs"):
         return "differs"
     if _names(member, sample, "not_blind"):

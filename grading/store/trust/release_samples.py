@@ -6,7 +6,7 @@ Scores and levels are kept as they were when a sample was drawn, so that no mark
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import randbits
 
@@ -26,9 +26,11 @@ from grading.store.database import now
 from grading.store.review import level_views
 from grading.store.tables import (
     Assignment,
+    Grade,
     GuaranteeCandidate,
     GuaranteeDraw,
     GuaranteeMember,
+    GuaranteeRelease,
     GuaranteeSample,
     Mark,
     Round,
@@ -142,7 +144,7 @@ class LoadedSample:
     draws: tuple[Draw, ...]
     marks: Marks
     tries_before: int
-    """Draws of earlier samples on the same ground: each try spends a part of the risk."""
+    """Draws of earlier samples that count (`count_tries`): each try spends a part of the risk."""
 
     @property
     def wanted(self) -> Wanted:
@@ -262,7 +264,7 @@ def draw(
         tolerance=wanted.tolerance,
         calibration_id=calibration,
         rubric_version_id=found[0].rubric_version_id,
-        ground=_ground(found),
+        ground=ground_of(found),
         by=actor.user_id,
         at=now(session),
     )
@@ -336,7 +338,8 @@ def _draw(
     session.flush()
 
 
-def _ground(found: Sequence[GradedSubmission]) -> list[dict[str, str]]:
+def ground_of(found: Iterable[GradedSubmission]) -> list[dict[str, str]]:
+    """What graded these submissions, as samples keep it."""
     origins = {origin for one in found for origin in one.origins}
     return [one.model_dump() for one in sorted(origins, key=lambda one: one.model_dump_json())]
 
@@ -365,7 +368,9 @@ def load_sample(session: Session, sample: GuaranteeSample) -> LoadedSample:
         members={row.submission_id: Member(*row) for row in rows},
         draws=_draws(session, sample),
         marks=_marks(session, sample),
-        tries_before=_tries_before(session, sample),
+        tries_before=count_tries(
+            session, sample.assignment_id, sample.rubric_version_id, sample.ground, sample
+        ),
     )
 
 
@@ -415,17 +420,47 @@ def _restored(rows: Sequence[GuaranteeCandidate], limits: Sequence[int], drawn: 
     )
 
 
-def _tries_before(session: Session, sample: GuaranteeSample) -> int:
-    """Draws of samples that this one replaced, as long as rubric and origins were the same."""
-    other = select(GuaranteeSample.id, GuaranteeSample.ground).where(
-        GuaranteeSample.assignment_id == sample.assignment_id,
-        GuaranteeSample.rubric_version_id == sample.rubric_version_id,
-        GuaranteeSample.at <= sample.at,
-        GuaranteeSample.id != sample.id,
+def count_tries(
+    session: Session,
+    assignment_id: int,
+    rubric_version_id: int,
+    ground: Sequence[Mapping[str, str]],
+    sample: GuaranteeSample | None = None,
+) -> int:
+    """Draws before a sample (or the next one) that share its risk, each of them a try.
+
+    These are all on the same ground, and those on other grounds since grades were last released on one of
+    them: who changes the ground and draws until a sample passes has no more risk than who does not.
+    """
+    table = GuaranteeSample
+    query = select(table.id, table.rubric_version_id, table.ground).where(
+        table.assignment_id == assignment_id
     )
-    same = [row.id for row in session.execute(other) if row.ground == sample.ground]
-    count = select(func.count()).select_from(GuaranteeDraw).where(GuaranteeDraw.sample_id.in_(same))
-    return session.scalar(count) or 0
+    if sample is not None:
+        query = query.where(table.at <= sample.at, table.id != sample.id)
+    released = _released_by(session, assignment_id)
+    counted: list[str] = []
+    passed = False
+    for row in session.execute(query.order_by(table.at.desc(), table.id.desc())):
+        same = row.rubric_version_id == rubric_version_id and list(row.ground) == list(ground)
+        passed = passed or (row.id in released and not same)
+        if same or not passed:
+            counted.append(row.id)
+    made = select(func.count()).select_from(GuaranteeDraw).where(GuaranteeDraw.sample_id.in_(counted))
+    return session.scalar(made) or 0
+
+
+def _released_by(session: Session, assignment_id: int) -> set[str]:
+    """Samples by which grades were released that still are."""
+    row, member = GuaranteeRelease, GuaranteeMember
+    query = (
+        select(row.sample_id)
+        .join(GuaranteeSample, GuaranteeSample.id == row.sample_id)
+        .join(member, member.sample_id == row.sample_id)
+        .join(Grade, (Grade.round_id == member.round_id) & (Grade.released_at == row.at))
+        .where(GuaranteeSample.assignment_id == assignment_id)
+    )
+    return set(session.scalars(query.distinct()))
 
 
 def _marks(session: Session, sample: GuaranteeSample) -> Marks:

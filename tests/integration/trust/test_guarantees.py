@@ -402,6 +402,73 @@ def test_another_origin_takes_the_proof_back(
         works.release()
 
 
+def _tries(works: Class) -> int:
+    with works.school.store.read() as session:
+        sample = release_samples.find_open(session, works.school.assignment)
+        assert sample is not None
+        return len(release_samples.load_sample(session, sample).tries)
+
+
+def test_who_changes_the_model_until_a_sample_passes_gains_nothing(works: Class) -> None:
+    def grade_again(session: Any, assignment: tables.Assignment, model: str) -> None:
+        version = versions.published_version(session, assignment).id
+        for one in session.query(tables.Submission).filter_by(assignment_id=assignment.id):
+            works.grade(session, one, version, _other(model=model))
+
+    works.draw()
+    works.mark(works.drawn(), think=0)
+    assert not works.proof().proven
+    first = works.proof().fewest
+    works.change(lambda session, one: grade_again(session, one, "gemma"))
+    assert works.proof().taken_back
+    works.draw()
+    assert _tries(works) == 2
+    works.mark(works.drawn())
+    second = works.proof()
+    assert second.fewest is None or (first is not None and second.fewest > first)
+    if not second.proven:
+        works.draw()  # of the same ground: a third try
+        assert _tries(works) == 3
+    assert Wanted().target.risk(1) < Wanted().target.risk(0) / 4
+
+
+def test_a_release_ends_the_tries_on_other_grounds(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    assert works.release() == CLASS
+    works.add(CLASS, _other(model="gemma"))
+    assert [one.cause for one in works.proof().taken_back] == ["model"]
+    works.draw()
+    assert _tries(works) == 1
+    works.draw()
+    assert _tries(works) == 2
+
+    def take_back(session: Any, _assignment: Any) -> None:
+        session.query(tables.Grade).update({"released_at": None})
+
+    works.change(take_back)  # a release that was taken back stands for nothing
+    assert _tries(works) == 3
+
+
+def test_what_comes_after_the_draw_needs_a_person_or_a_new_draw(works: Class) -> None:
+    works.draw()
+    works.mark(works.drawn())
+    late = works.add(3, given(3, 4.5))
+    proof = works.proof()
+    assert proof.reasons == {"late": 3}
+    assert not set(late) & set(proof.proven)
+    page = works.page()
+    assert "<strong>3</strong> graded after the sample was drawn" in page
+    assert "release what is proven and then draw a new sample of the rest" in page
+    assert "All criteria together" in page
+    assert works.release() == CLASS
+    works.draw(2)
+    proof = works.proof()
+    assert proof.sample is not None
+    assert (proof.sample.size, _tries(works)) == (3, 2)
+    assert set(works.drawn()) <= set(late)
+
+
 def _sure(percent: int, **changes: Any) -> Report:
     """As the class, but the model is so sure of its levels."""
     plain = given(3, 4.5, **changes)

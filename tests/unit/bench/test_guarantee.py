@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.guarantee.command import at_most, of_oracle, table
+from bench.guarantee.command import at_most, of_oracle, submissions_table, table
 from bench.guarantee.graders import GRADERS
 from bench.guarantee.simulation import simulate, simulate_drift
+from bench.guarantee.submissions import PlantedClass, planted_classes, simulate_submissions
 from grading.statistics.release_guarantee import Target
 
 BY_NAME = {grader.name: grader for grader in GRADERS}
@@ -18,6 +19,16 @@ def test_few_classes_exceed_the_target(name: str) -> None:
     assert row.exceeded / row.classes <= at_most(0.05, row.classes)
     assert 0 < row.unread < row.released < row.oracle
     assert name in table([row])
+
+
+def test_few_classes_of_whole_submissions_exceed_the_target() -> None:
+    """Submissions with three criteria, which are as hard in each."""
+    row = simulate_submissions(
+        PlantedClass(BY_NAME["sharp"], 3, "hard in all"), 20, 400, 100, Target(), seed=3
+    )
+    assert row.exceeded / row.classes <= at_most(0.05, row.classes)
+    assert 0 < row.unread < row.released < row.oracle
+    assert "| sharp | 3 |" in submissions_table([row])
 
 
 @pytest.mark.parametrize(("classes", "opinions"), [(40, False), (10, True)])
@@ -37,3 +48,12 @@ def test_2_000_classes_of_each_planted_grader() -> None:
         found = simulate_drift(2_000, 400, seed=1, opinions=opinions)
         assert found.in_time / found.classes >= 0.95
         assert found.false_alarms / found.classes <= at_most(0.05, found.classes)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("criteria", [3, 6])
+def test_400_classes_of_whole_submissions_of_each_kind(criteria: int) -> None:
+    for planted in planted_classes(criteria):
+        row = simulate_submissions(planted, 400, 400, 100, Target(), seed=1)
+        assert row.exceeded / row.classes <= at_most(0.05, row.classes), row
+        assert row.pooled / row.classes <= at_most(0.05, row.classes), row
