@@ -58,9 +58,12 @@ class Class:
         return self.change(guarantees.load_proof)
 
     def draw(self, count: int = SAMPLE, **wanted: Any) -> None:
-        self.change(
-            lambda session, one: release_samples.draw(session, one, Wanted(**wanted), count, self.actor())
-        )
+        def work(session: Any, assignment: tables.Assignment) -> None:
+            before = release_samples.find_open(session, assignment.id)
+            shown = before.id if before else ""
+            release_samples.draw(session, assignment, Wanted(**wanted), count, self.actor(), shown)
+
+        self.change(work)
 
     def drawn(self) -> list[str]:
         """The submissions of the sample that are to be marked."""
