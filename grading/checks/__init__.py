@@ -43,7 +43,9 @@ def collect(
     all_findings = [finding for findings in found for finding in findings]
     return Evidence(
         criteria=criteria,
-        flags=manipulation_flags(documents) + work_flags(mine) + run_flags(rubric, mine, all_findings, ran),
+        flags=manipulation_flags(documents, rubric)
+        + work_flags(mine)
+        + run_flags(rubric, mine, all_findings, ran),
         added_lines=_added(mine),
         adjustments=tuple(
             _adjustment(a, Context(mine, rubric, solved, a.where, ran)) for a in rubric.adjustments

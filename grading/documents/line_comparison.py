@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from difflib import SequenceMatcher
 
 from grading.domain.document import Cell
 
 _MOST_COMPARED = 1_000_000
+_FEW_WORDS = 4
+"""Of a placeholder as students leave or shorten it, with its mark."""
 _MARKED = re.compile(
     r"(?:#{1,6}|//{1,3}|--|/\*{1,3})\s{0,4}(?:TODO|FIXME|YOUR (?:CODE|ANSWER|TURN))\b.*$"
     r"|\[(?:write|enter|insert|type|put|add|your)\b[^\[\]]{0,200}\]",
@@ -42,6 +45,18 @@ def keys(cell: Cell) -> list[str]:
         if (cell.kind != "code" or line.lstrip()[:1] in ("#", "/", "-")) and FORM_FIELD.match(line[:200]):
             found[index] = ""
     return found
+
+
+def own_placeholders(cell: Cell, given: Collection[str]) -> list[int]:
+    """The 1-based lines with a placeholder of several words that stands in nothing that was given."""
+    return [
+        number
+        for number, line in enumerate(cell.lines, start=1)
+        if line.strip() not in given
+        and (hit := _MARKED.search(line)) is not None
+        and not key(line)
+        and len(hit.group().split()) > _FEW_WORDS
+    ]
 
 
 def says_something(cell: Cell) -> bool:

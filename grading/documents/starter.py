@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from grading.documents.align import align, likeness
 from grading.documents.cell_context import Place, places
 from grading.documents.files import same_name
-from grading.documents.line_comparison import keys, new_lines
+from grading.documents.line_comparison import keys, new_lines, own_placeholders
 from grading.domain.document import Cell, Document
 
 _LEAST_ALIKE = 0.2
@@ -21,9 +21,11 @@ def set_apart(documents: Sequence[Document], starter: Sequence[Document] = ()) -
     A document is compared with the starter document of its name, else with the one it shares most lines
     with. Lines of the matching cell are not added, however they are indented or wrapped; nor are
     blank lines, lone brackets, placeholders and the form at the top (name, date).
-    Without a starter all else is.
+    Without a starter all else is; with one, a placeholder of several words that is no line of it is the
+    student's.
     """
-    return tuple(_set_apart(document, _origin(document, starter)) for document in documents)
+    lines_given = {line.strip() for one in starter for cell in one.cells for line in cell.lines}
+    return tuple(_set_apart(document, _origin(document, starter), lines_given) for document in documents)
 
 
 def _origin(document: Document, starter: Sequence[Document]) -> Document | None:
@@ -40,10 +42,15 @@ def _origin(document: Document, starter: Sequence[Document]) -> Document | None:
     return starter[-best[2]] if best is not None and best[0] >= _LEAST_ALIKE else None
 
 
-def _set_apart(document: Document, origin: Document | None) -> Document:
+def _set_apart(document: Document, origin: Document | None, lines_given: Collection[str]) -> Document:
     given = origin.cells if origin is not None else ()
     match, pieces = align(document.cells, given)
     added = _added(document.cells, given, match, pieces)
+    if lines_given:
+        added = [
+            sorted({*lines, *own_placeholders(cell, lines_given)})
+            for cell, lines in zip(document.cells, added, strict=True)
+        ]
     given_places = places(given)
     sources = [j if j is not None else piece for j, piece in zip(match, pieces, strict=True)]
     origins = [given_places[j] if j is not None else None for j in sources]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from random import Random
 
+from grading.domain.rubric import Rubric
 from grading.stress_tests.attacks import KINDS, Attack, load
 from grading.stress_tests.editing import (
     add_code,
@@ -27,6 +29,12 @@ PLACES = {
     "outputs": "output",
     "identifiers": "name",
 }
+FEWEST_LISTED = 3
+_LISTED = re.compile(
+    r"(?<![\w-])(?:load|loading|clean-rows|clean|regions|revenue|by-region|chart|counting|pairs|measures|craft"
+    r"|data-quality|recommendation|decision)(?=[\"']?\s?[:=|])"
+)
+"""Criteria of the samples where something is said of them."""
 TURNS = ("prose", "comment", "string")
 """Where instructions of all other classes stand, in turn."""
 
@@ -51,6 +59,15 @@ def _variant(attack: Attack) -> Variant:
     return Variant(_key(attack), FAMILY, partial(instructed, attack=attack))
 
 
+def for_rubric(text: str, rubric: Rubric) -> str:
+    """The text with the criteria of this rubric where it lists several of the samples, as a student would."""
+    named = list(dict.fromkeys(_LISTED.findall(text)))
+    if len(named) < FEWEST_LISTED or not rubric.criteria:
+        return text
+    own = {name: rubric.criteria[n % len(rubric.criteria)].id for n, name in enumerate(named)}
+    return _LISTED.sub(lambda hit: own[hit.group()], text)
+
+
 def place_of(attack: Attack) -> str:
     """Where an attack of its class stands."""
     return PLACES.get(attack.kind) or TURNS[attack.number % len(TURNS)]
@@ -58,7 +75,7 @@ def place_of(attack: Attack) -> str:
 
 def instructed(documents: Documents, setting: Setting, rng: Random, attack: Attack) -> Documents | None:
     """The documents with the attack in them."""
-    place, text = place_of(attack), attack.text
+    place, text = place_of(attack), for_rubric(attack.text, setting.rubric)
     made: Documents | None = None
     if place == "prose":
         made = add_prose(documents, text, rng)

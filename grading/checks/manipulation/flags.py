@@ -12,8 +12,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
+from grading.checks.manipulation.about_grading import about_grading, speaks_of_students
+from grading.checks.manipulation.answer_shapes import answer_shapes
 from grading.checks.manipulation.decoding import decodings, plain
 from grading.checks.manipulation.forged_phrases import LINES
 from grading.checks.manipulation.hidden_characters import hidden_text
@@ -23,6 +26,7 @@ from grading.checks.manipulation.translated_phrases import ABROAD
 from grading.domain.document import Cell, Document, Location
 from grading.domain.evidence import Flag
 from grading.domain.messages import Message, MessageType, define_message
+from grading.domain.rubric import Rubric
 
 CODE = "manipulation"
 MAX_CHARS = 400_000
@@ -34,6 +38,9 @@ TOO_LONG = define_message(
 )
 IN_NAME = define_message("manipulation.in_name", "%(sign)s (in a file's name)")
 IN_OUTPUT = define_message("manipulation.in_output", "%(sign)s (in an output)")
+ABOUT_GRADING = define_message(
+    "manipulation.about_grading", "text that speaks about the grading of this work"
+)
 QUOTED = define_message("manipulation.quoted", "%(sign)s: “%(words)s”")
 QUOTED_DECODED = define_message("manipulation.decoded", "%(sign)s, encoded or disguised: “%(words)s”")
 ENCODED = define_message(
@@ -50,18 +57,33 @@ NAME = re.compile(r"\b[A-Za-z]\w{17,120}\b")
 """Names long enough to hold a sentence."""
 HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
 MOST_NAMES = 500
+ESCAPED = re.compile(r"\\[nt]")
+"""In strings of code, where words begin after them."""
 AROUND = 4
 """Lines before and after a line worth a look."""
 
 _Patterns = tuple[tuple[MessageType, re.Pattern[str]], ...]
 
 
-def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
-    """A flag that holds the grade for each sign found, at most ten."""
+@dataclass(frozen=True)
+class _Task:
+    """What is known of the assignment."""
+
+    rubric: Rubric | None
+    of_students: bool
+
+
+def manipulation_flags(documents: Sequence[Document], rubric: Rubric | None = None) -> tuple[Flag, ...]:
+    """A flag that holds the grade for each sign found, at most ten.
+
+    With the rubric, levels for its criteria are a sign, and so is talk of a student where the task is about
+    none.
+    """
     flags: list[Flag] = []
+    task = _Task(rubric, rubric is None or _of_students(documents, rubric))
     left = MOST_CHARS
     for document in documents:
-        for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), code=False):
+        for _, message in _in_text(WORD_SIGNS.sub(" ", document.path), task, code=False, name=True):
             place = Location(document=document.path)
             flags.append(Flag.of(CODE, IN_NAME(sign=message), hold=True, location=place))
         for cell in document.cells:
@@ -70,7 +92,7 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
                 place = Location(document=document.path, cell=cell.number)
                 flags.append(Flag.of(CODE, TOO_LONG(), hold=True, location=place))
                 return tuple(flags[-MAX_FLAGS:])
-            for line, message in _signs(cell):
+            for line, message in _signs(cell, task):
                 place = Location(
                     document=document.path,
                     cell=cell.number,
@@ -82,18 +104,28 @@ def manipulation_flags(documents: Sequence[Document]) -> tuple[Flag, ...]:
     return tuple(flags[:MAX_FLAGS])
 
 
-def _signs(cell: Cell) -> Iterator[tuple[int | None, Message]]:
+def _of_students(documents: Sequence[Document], rubric: Rubric) -> bool:
+    """Whether what the student was given, or the rubric, speaks of students."""
+    said = [f"{one.title}. {one.description}" for one in rubric.criteria]
+    for document in documents:
+        for cell in document.cells:
+            added = set(cell.added)
+            said += [line for n, line in enumerate(cell.lines, start=1) if n not in added]
+    return speaks_of_students("\n".join(said)[:MAX_CHARS])
+
+
+def _signs(cell: Cell, task: _Task) -> Iterator[tuple[int | None, Message]]:
     lines = cell.lines
     numbers = [n for n in cell.added if 1 <= n <= len(lines)]
     own = "\n".join(lines[n - 1] for n in numbers)[:MAX_CHARS]
-    for index, message in _in_text(own, code=cell.kind == "code"):
+    for index, message in _in_text(own, task, code=cell.kind == "code"):
         yield numbers[min(index, len(numbers) - 1)], message
     shown = "\n".join(output.text for output in cell.outputs)[:MAX_CHARS]
-    for _, message in _in_text(shown, code=False):
+    for _, message in _in_text(shown, task, code=False):
         yield None, IN_OUTPUT(sign=message)
 
 
-def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, Message]]:
+def _in_text(text: str, task: _Task, *, code: bool, name: bool = False) -> Iterator[tuple[int, Message]]:
     """Index of the line (from 0) and the sentence for each sign, one of a kind."""
     if not text.strip():
         return
@@ -104,7 +136,7 @@ def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, Message]]:
     if blob is not None:
         yield blob
     seen: set[MessageType] = set()
-    shown = plain(text)
+    shown = ESCAPED.sub("  ", plain(text))
     for index, message, words in _phrases(shown.split("\n")):
         if message not in seen:
             seen.add(message)
@@ -115,6 +147,23 @@ def _in_text(text: str, *, code: bool) -> Iterator[tuple[int, Message]]:
         if message not in seen:
             seen.add(message)
             yield said[index][0], QUOTED_DECODED(sign=message, words=words)
+    if not seen:
+        yield from _about(shown, said, task, code=code, name=name)
+
+
+def _about(
+    shown: str, said: Sequence[tuple[int, str]], task: _Task, *, code: bool, name: bool
+) -> Iterator[tuple[int, Message]]:
+    """A ready-made answer, and the first sentence about the grading of the work, also in what codes say."""
+    for index, message, words in answer_shapes(shown, task.rubric):
+        yield index, QUOTED(sign=message, words=_excerpt(words))
+    for index, words in about_grading(shown, code=code, of_students=task.of_students, name=name):
+        yield index, QUOTED(sign=ABOUT_GRADING(), words=_excerpt(words))
+        return
+    for index, part in said:
+        for _, words in about_grading(part.removesuffix("{"), code=False, of_students=task.of_students):
+            yield index, QUOTED_DECODED(sign=ABOUT_GRADING(), words=_excerpt(words))
+            return
 
 
 def _phrases(lines: list[str]) -> Iterator[tuple[int, MessageType, str]]:
