@@ -3,9 +3,10 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PATHS ?= .
-# several processes test, each takes whole files in the order of tests/support/ordering.py; ARGS="-n 0" for one.
-# tests/support/sharing.py forks them; where it does not, the rest goes to pytest-xdist
+# several processes test, each takes whole files in the order of tests/support/ordering.py; ARGS="-n 0" for one
 SHARED := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+COMPILED := $(VENV)/.tests-compiled
 
 export VENV
 
@@ -23,9 +24,14 @@ test: ## everything CI runs: lint, types, import rules, all tests
 	@scripts/bootstrap test
 	@$(MAKE) -j2 --no-print-directory lint imports types tests
 
-tests: install ## all tests, nothing else
+tests: install $(if $(ARGS),,$(COMPILED)) ## all tests, nothing else
 	@echo "tests"
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SHARED) $(ARGS)
+
+# once an environment, as each of the processes that test would compile all; what changes later is little
+$(COMPILED): | install
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -n 0 >/dev/null || true
+	@touch $@
 
 test-fast: install ## unit tests only, no services
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/unit $(SHARED) $(ARGS)

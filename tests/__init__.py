@@ -1,3 +1,3 @@
 from tests.support import ports
 
-ports.take()
+ports.take(ports.number_of_this_process())

@@ -15,14 +15,7 @@ import hypothesis
 import pytest
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
-from tests.support import (
-    network_guard,
-    ordering,
-    second_database,
-    shared_statements,
-    shared_templates,
-    sharing,
-)
+from tests.support import network_guard, ordering, second_database, shared_statements, shared_templates
 from tests.support.services import (
     BROWSER_FLAGS,
     Databases,
@@ -70,12 +63,6 @@ def pytest_collection_finish() -> None:
     """What was collected stays to the end: to look for garbage in it takes long, hundreds of times."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Before pytest-xdist starts processes."""
-    sharing.take_over(config)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -39,7 +39,7 @@ MORE, MOST = 2, 4
 
 def put_in_order(items: list[pytest.Item]) -> None:
     """What takes long, all others, and what waits for a scenario."""
-    places = _spread(file_of(item) for item in items if _first(item) is None)
+    places = _spread(_file(item) for item in items if _first(item) is None)
     items.sort(key=lambda item: _place(item, places))
     for item in items:
         if _waits_for_scenarios(item):
@@ -59,15 +59,14 @@ def _place(item: pytest.Item, places: Mapping[str, float]) -> tuple[int, float]:
     if _waits_for_scenarios(item):
         return 2, 0
     first = _first(item)
-    return (1, places[file_of(item)]) if first is None else (0, first)
+    return (1, places[_file(item)]) if first is None else (0, first)
 
 
 def _first(item: pytest.Item) -> int | None:
     return next((rank for rank, start in enumerate(FIRST) if item.nodeid.startswith(start)), None)
 
 
-def file_of(item: pytest.Item) -> str:
-    """The file it is in."""
+def _file(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 

@@ -19,13 +19,13 @@ PLAYER, ALONE = 4, 5
 """Numbers of the process that plays scenarios, and of tests in one process; others have 0 to 3."""
 
 
-def own() -> Callable[[], int]:
-    """Gives free ports of 127.0.0.1, of those of this process; it begins somewhere among them."""
+def own(number: int) -> Callable[[], int]:
+    """Gives free ports of 127.0.0.1 to the process with this number; it begins somewhere among them."""
     turns = count(os.getpid())
 
     def free_port() -> int:
         for turn in turns:
-            port = FIRST + EACH * number_of_this_process() + turn % EACH
+            port = FIRST + EACH * number + turn % EACH
             with socket.socket() as probe, suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port
@@ -35,11 +35,11 @@ def own() -> Callable[[], int]:
 
 
 def number_of_this_process() -> int:
-    """As the process was started or forked."""
+    """As the process was started."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     return int(worker.removeprefix("gw")) if worker else ALONE
 
 
-def take() -> None:
-    """Have everything in this process and its forks use these, that is imported from now on."""
-    embedded_redis.free_port = own()
+def take(number: int) -> None:
+    """Have everything in this process use these, that is imported from now on."""
+    embedded_redis.free_port = own(number)
