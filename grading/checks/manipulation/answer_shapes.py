@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from grading.checks.manipulation.about_grading import says_a_result
 from grading.domain.jobs import Judgement
 from grading.domain.messages import MessageType, define_message
-from grading.domain.rubric import Rubric
+from grading.domain.rubric import MAX_LEVEL, Rubric
 from grading.domain.stages import STAGES
 
 FIELDS = define_message("manipulation.fields", "text with the fields of a model's answer")
@@ -66,18 +66,19 @@ def _given_levels(text: str, rubric: Rubric | None) -> _Names:
     """Criteria that are given a level, or a word for how they turned out."""
     if rubric is None:
         return ()
-    highest = {name.casefold(): one.highest for one in rubric.criteria for name in (one.id, one.title)}
-    either = "|".join(re.escape(name) for name in sorted(highest, key=len, reverse=True))
+    names = {name.casefold() for one in rubric.criteria for name in (one.id, one.title)}
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     hits = re.finditer(rf"(?<![\w-])({either}){_VALUE}", text, re.IGNORECASE)
     return [
         (hit.start(), name)
         for _, hit in zip(range(MOST), hits, strict=False)
-        if (name := hit.group(1).casefold()) in highest and _is_result(hit.group(2), highest[name])
+        if (name := hit.group(1).casefold()) in names and _is_result(hit.group(2))
     ]
 
 
-def _is_result(value: str, highest: int) -> bool:
-    return int(value) <= highest if value.isdigit() else says_a_result(value)
+def _is_result(value: str) -> bool:
+    # who makes up a level need not know how many the criterion has
+    return int(value) <= MAX_LEVEL if value.isdigit() else says_a_result(value)
 
 
 @cache

@@ -24,8 +24,6 @@ from tests.support.gullible import Biased, report_of, sample_class
 from workers.machine.engines.base import Request
 
 CLASSES = ("sales-cleaning", "python-basket")
-KNOWN = frozenset({("rubrics[4]", "excellent.ipynb")})
-"""The one of 3,400 variants that moves a grade; it counts in the mean."""
 SLICE = 34
 """Every so many-th attack is tried in the fast tests: one of each kind, on one submission each."""
 
@@ -73,7 +71,7 @@ def check(attacks: Sequence[Attack], slug: str, levels: int, *, turn: bool) -> N
     moved, by_kind = [], defaultdict(list)
     for attack, source, gained in gains(attacks, slug, levels, turn):
         by_kind[attack.kind].append(gained)
-        if gained > ROUNDING / 4 and (str(attack), source) not in KNOWN:
+        if gained > ROUNDING / 4:
             moved.append((str(attack), source, round(gained, 3)))
     assert moved == []
     assert max(map(fmean, by_kind.values())) <= ALLOWED
