@@ -339,9 +339,10 @@ def _outcome(row: Any) -> dict[str, Any]:
 def next_generation(session: Session, stress_test_id: str) -> bool:
     """Plan recombinations of the worst variants, or end the stress test; whether there is more to do."""
     found = load(session, stress_test_id, lock=True)
-    if found.cancelled_at is None and found.generation < GENERATIONS:
+    goes_on = found.cancelled_at is None and found.generation < GENERATIONS
+    if goes_on and (planned := _recombined(session, found)):
         found.generation += 1
-        rows = [
+        session.add_all(
             StressVariant(
                 stress_test_id=found.id,
                 source_id=source_id,
@@ -350,11 +351,9 @@ def next_generation(session: Session, stress_test_id: str) -> bool:
                 family=one.family,
                 expects=one.expects,
             )
-            for source_id, one in _recombined(session, found)
-        ]
-        session.add_all(rows)
-        if rows:
-            return True
+            for source_id, one in planned
+        )
+        return True
     found.finished_at = now(session)
     unmade = (StressVariant.variant_id.is_(None), ~StressVariant.ended)
     session.execute(delete(StressVariant).where(StressVariant.stress_test_id == found.id, *unmade))

@@ -109,7 +109,7 @@ def samples(system: Played) -> int:
 def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(
     system: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stress_tests, "WORST", 3)
+    monkeypatch.setattr(stress_tests, "WORST", 6)
     monkeypatch.setattr(catalogue, "MOST_INSTRUCTIONS", 3)
     assignment, stress_test_id, actor = begun(system, "s1")
     with system.store.write() as session, pytest.raises(Conflict):
@@ -131,7 +131,7 @@ def test_a_gullible_grader_is_found_out_and_nothing_of_it_shows(
         outcome = stress_tests.load_outcome(session, stress_test_id)
         (test,) = stress_tests.list_tests(session, assignment)
         generations = set(session.scalars(select(StressVariant.generation)))
-    assert (test.generation, test.finished, outcome.failed) == (3, True, 0)
+    assert (max(generations), test.finished, outcome.failed) == (test.generation, True, 0)
     assert {0, 1, 2} <= generations
     moved = {row for row, _ in outcome.assessment.where("moved")}
     assert {"praise.prose", "praise.comment", "recombined"} <= moved
