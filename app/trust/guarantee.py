@@ -54,7 +54,9 @@ def draw(assignment_id: int) -> Answer:
         release_samples.draw(session, assignment, _wanted(), _count(), actor, shown)
         return _("The sample is drawn. Mark it without seeing the levels.")
 
-    return _done(actor, assignment_id, "mark.give", work)
+    # a further try spends a part of the allowed risk: who may release decides on it
+    action = "grade.release" if shown else "mark.give"
+    return _done(actor, assignment_id, action, work)
 
 
 @pages.post(f"{ROOT}/sample/more")
@@ -66,7 +68,7 @@ def draw_more(assignment_id: int) -> Answer:
         release_samples.draw_more(session, assignment, _count(), actor)
         return _("The sample is larger now. Mark what was added.")
 
-    return _done(actor, assignment_id, "mark.give", work)
+    return _done(actor, assignment_id, "grade.release", work)
 
 
 @pages.post(f"{ROOT}/release")

@@ -682,6 +682,9 @@ def test_forms_are_checked(works: Class) -> None:
     assert "A sample was drawn since the page was loaded" in again.get_data(as_text=True)
     shown = re.search(r'name="shown" value="(\w+)"', works.page())
     assert shown is not None
+    grader = works.school.client("grader")  # must not spend what is left of the allowed risk
+    assert post(grader, f"{works.path}/sample", **sent, shown=shown[1]).status_code == 403
+    assert "Draw at random" not in works.page("grader")
     assert post(teacher, f"{works.path}/sample", **sent, shown=shown[1]).status_code == 303
     assert re.search(r"0 / 5", works.page())
     assert report().points is not None

@@ -80,7 +80,7 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "questions.word"): (303, 403, 403, 403, 404, 303),
     ("POST", "questions.reopen"): (303, 403, 403, 403, 404, 404),
     ("POST", "guarantee.draw"): (303, 403, 403, 422, 404, 422),
-    ("POST", "guarantee.draw_more"): (303, 403, 403, 422, 404, 422),
+    ("POST", "guarantee.draw_more"): (303, 403, 403, 403, 404, 422),
     ("POST", "guarantee.release"): (303, 403, 403, 403, 404, 409),
     ("POST", "guarantee.undo"): (303, 403, 403, 403, 404, 303),
     ("GET", "sample_marking.following"): (303, 403, 403, 404, 404, 404),
