@@ -69,6 +69,7 @@ slots = 2
 [machines.engines.mlx]
 [machines.stages]
 feedback = {{ engine = "mlx", model = "{mlx}" }}
+analysis = {{ engine = "mlx", model = "{mlx}" }}
 """
 MODELS = ("qwen3-coder:30b", "gemma3:27b")
 SECONDS = 2.5
@@ -239,7 +240,7 @@ def test_a_rehearsal_does_a_class_on_every_machine_and_stage(cluster: Cluster) -
     assert (found["silent"], found["weights"]) == ([], [])
     assert found["class_seconds"] > 0
     stages = {(one["machine"], one["stage"]): one for one in found["stages"]}
-    assert len(stages) == 5
+    assert len(stages) == 6
     for (machine, _), one in stages.items():
         assert (one["runs"], one["succeeded"]) == (2, 2), one
         assert one["digest"]
