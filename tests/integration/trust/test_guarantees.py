@@ -3,174 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Barrier
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
-from grading.domain.permissions import Actor
-from grading.domain.report import Report
 from grading.domain.report_changes import Change
 from grading.domain.rubric import too_far
 from grading.statistics.release_guarantee import Reason
 from grading.store import tables
-from grading.store.accounts import users as user_accounts
-from grading.store.assignments import versions
-from grading.store.database import now
 from grading.store.grades import release
 from grading.store.privacy.deletion import delete_submissions
-from grading.store.review import edits, level_views, second_marking
+from grading.store.review import edits, level_views
 from grading.store.trust import confidence, guarantees, release_records, release_samples
-from grading.store.trust.guarantees import NothingProven, Proof, ProofChanged
-from grading.store.trust.release_samples import Marks, Member, NothingToDraw, StillToMark, Wanted
-from tests.integration.review.test_pages import audited, given, post
-from tests.integration.webapp import School, report, undo
+from grading.store.trust.guarantees import NothingProven, ProofChanged
+from grading.store.trust.release_samples import Marks, Member, NothingToDraw, StillToMark
+from tests.integration.review.test_pages import audited, post
+from tests.integration.trust.guarantee_class import CLASS, SAMPLE, Class, publish, works
+from tests.integration.webapp import report, undo
 
-CLASS = 60
-SAMPLE = 40
-"""Enough of the class to prove it, if no level is wrong."""
-SCORES = confidence.scores
-
-
-@dataclass
-class Class:
-    """A class whose grades wait for their release."""
-
-    school: School
-    submissions: list[str]
-
-    def actor(self, who: str = "teacher") -> Actor:
-        role = {"teacher": "instructor", "grader": "grader"}[who]
-        return Actor(self.school.users[who], roles={self.school.course: role})
-
-    def change(self, work: Callable[[Any, tables.Assignment], Any]) -> Any:
-        with self.school.store.write() as session:
-            return work(session, session.get_one(tables.Assignment, self.school.assignment))
-
-    def proof(self) -> Proof:
-        return self.change(guarantees.load_proof)
-
-    def draw(self, count: int = SAMPLE, **wanted: Any) -> None:
-        def work(session: Any, assignment: tables.Assignment) -> None:
-            before = release_samples.find_open(session, assignment.id)
-            shown = before.id if before else ""
-            release_samples.draw(session, assignment, Wanted(**wanted), count, self.actor(), shown)
-
-        self.change(work)
-
-    def drawn(self) -> list[str]:
-        """The submissions of the sample that are to be marked."""
-        with self.school.store.read() as session:
-            sample = release_samples.find_open(session, self.school.assignment)
-            assert sample is not None
-            keys = release_samples.load_sample(session, sample).keys
-            drawn = release_samples.load_drawn(session, sample)  # no more than these, for who marks them
-            assert drawn.keys == tuple(drawn.members) == keys
-            return list(keys)
-
-    def mark(self, ids: Sequence[str], load: float = 3, think: float = 3, who: str = "teacher") -> None:
-        def work(session: Any, _assignment: Any) -> None:
-            for one in ids:
-                levels = {"load": load, "think": think}
-                second_marking.save_marks(session, one, levels, self.actor(who))
-
-        self.change(work)
-
-    def release(self) -> int:
-        found = self.proof()
-        return int(
-            self.change(
-                lambda session, one: guarantees.release_proven(session, one, found.stamp, self.actor())
-            )
-        )
-
-    def page(self, who: str = "teacher") -> str:
-        answer = self.school.client(who).get(self.path)
-        assert answer.status_code == 200
-        return answer.get_data(as_text=True)
-
-    @property
-    def path(self) -> str:
-        return f"/assignments/{self.school.assignment}/trust"
-
-    def add(self, count: int, made: Report) -> list[str]:
-        """So many more students whose work was graded like this."""
-        school = self.school
-        with school.store.write() as session:
-            assignment = session.get_one(tables.Assignment, school.assignment)
-            version = versions.published_version(session, assignment).id
-            begun, ids = len(self.submissions), []
-            for number in range(begun, begun + count):
-                student = user_accounts.create_user(session, f"s{number}", name=f"Student {number:03}")
-                user_accounts.enrol(session, student.id, school.course, "student")
-                moment = now(session)
-                submission = tables.Submission(
-                    assignment_id=school.assignment, student_id=student.id, number=1, source="form",
-                    documents=[], notes=[], created_at=moment,
-                )  # fmt: skip
-                session.add(submission)
-                session.flush()
-                self.grade(session, submission, version, made)
-                ids.append(submission.id)
-        self.submissions += ids
-        return ids
-
-    def grade(self, session: Any, submission: tables.Submission, version: int, made: Report) -> None:
-        """A further round, which counts."""
-        moment = now(session)
-        rounds = session.query(tables.Round).filter_by(submission_id=submission.id)
-        number = rounds.count() + 1
-        rounds.update({"current": False})
-        round_ = tables.Round(
-            submission_id=submission.id, number=number, reason="first", rubric_version_id=version,
-            state="graded", course_id=self.school.course, student_id=submission.student_id,
-            created_at=moment, finished_at=moment,
-        )  # fmt: skip
-        session.add(round_)
-        session.flush()
-        session.add(
-            tables.Grade(
-                round_id=round_.id, submission_id=submission.id, points=made.points,
-                points_so_far=made.points_so_far, final_points=made.points, held=made.held,
-                max_points=made.max_points, report=made.model_dump(mode="json"), created_at=moment,
-            )
-        )  # fmt: skip
-
-
-@cache
-def _class_made() -> bytes:
-    """A SQLite file with the class: made once, then copied, for every test here begins with it."""
-    with TemporaryDirectory() as folder:
-        school = School(Path(folder))
-        Class(school, []).add(CLASS, given(3, 4.5))
-        school.close()
-        return (Path(folder) / "grader.db").read_bytes()
-
-
-@pytest.fixture
-def works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Class]:
-    """A class that is graded well, as far as its scores say."""
-
-    def low(session: Any, assignment_id: int, *_calibration: int) -> dict[tuple[str, str], float]:
-        rounds = session.query(tables.Round.id).filter_by(current=True)
-        return {(row.id, name): 0.002 for row in rounds for name in ("load", "think")}
-
-    monkeypatch.setattr(confidence, "scores", low)
-    # the test of drift breaks ties at random, and alarms in some of a hundred classes without one
-    monkeypatch.setattr(release_samples, "randbits", lambda _bits: 1)
-    (tmp_path / "grader.db").write_bytes(_class_made())
-    school = School(tmp_path)
-    with school.store.read() as session:
-        made = [row.id for row in session.query(tables.Submission).order_by(tables.Submission.student_id)]
-    yield Class(school, made)
-    school.close()
+__all__ = ["works"]
 
 
 def test_a_marked_sample_proves_the_class(works: Class) -> None:
@@ -372,180 +226,6 @@ def test_a_round_that_was_graded_meanwhile_is_not_released(
     assert len(works.proof().ready) == CLASS
 
 
-def _other(**origin: str) -> Report:
-    plain = given(3, 4.5)
-    stages = {name: one.model_copy(update=origin) for name, one in plain.stages.items()}
-    return plain.model_copy(update={"stages": stages})
-
-
-@pytest.mark.parametrize(
-    ("origin", "cause", "words"),
-    [
-        ({"model": "gemma"}, "model", "another model graded"),
-        ({"digest": "sha256:1"}, "weights", "another one under the same name (other weights)"),
-        ({"prompt_version": "analysis-9"}, "prompt", "the model got other instructions"),
-        ({"engine": "mlx"}, "engine", "another engine graded"),
-    ],
-)
-def test_another_origin_takes_the_proof_back(
-    works: Class, origin: dict[str, str], cause: str, words: str
-) -> None:
-    works.draw()
-    works.mark(works.drawn())
-    works.add(1, given(3, 4.5))
-    assert len(works.proof().proven) == CLASS  # newer work of the same origin changes nothing
-    works.add(1, _other(**origin))
-    proof = works.proof()
-    assert [one.cause for one in proof.taken_back] == [cause]
-    assert not proof.proven
-    page = works.page()
-    assert words in page
-    assert "Draw a new sample." in page
-    with pytest.raises(NothingProven):
-        works.release()
-
-
-def _tries(works: Class) -> int:
-    with works.school.store.read() as session:
-        sample = release_samples.find_open(session, works.school.assignment)
-        assert sample is not None
-        return len(release_samples.load_sample(session, sample).tries)
-
-
-def test_who_changes_the_model_until_a_sample_passes_gains_nothing(works: Class) -> None:
-    def grade_again(session: Any, assignment: tables.Assignment, model: str) -> None:
-        version = versions.published_version(session, assignment).id
-        for one in session.query(tables.Submission).filter_by(assignment_id=assignment.id):
-            works.grade(session, one, version, _other(model=model))
-
-    works.draw()
-    works.mark(works.drawn(), think=0)
-    assert not works.proof().proven
-    first = works.proof().fewest
-    works.change(lambda session, one: grade_again(session, one, "gemma"))
-    assert works.proof().taken_back
-    works.draw()
-    assert _tries(works) == 2
-    works.mark(works.drawn())
-    second = works.proof()
-    assert second.fewest is None or (first is not None and second.fewest > first)
-    if not second.proven:
-        works.draw()  # of the same ground: a third try
-        assert _tries(works) == 3
-    assert Wanted().target.risk(1) < Wanted().target.risk(0) / 4
-
-
-def test_a_release_ends_the_tries_on_other_grounds(works: Class) -> None:
-    works.draw()
-    works.mark(works.drawn())
-    assert works.release() == CLASS
-    works.add(CLASS, _other(model="gemma"))
-    assert [one.cause for one in works.proof().taken_back] == ["model"]
-    works.draw()
-    assert _tries(works) == 1
-    works.draw()
-    assert _tries(works) == 2
-
-    def take_back(session: Any, _assignment: Any) -> None:
-        session.query(tables.Grade).update({"released_at": None})
-
-    works.change(take_back)  # a release that was taken back stands for nothing
-    assert _tries(works) == 3
-
-
-def test_what_comes_after_the_draw_needs_a_person_or_a_new_draw(works: Class) -> None:
-    works.draw()
-    works.mark(works.drawn())
-    late = works.add(3, given(3, 4.5))
-    proof = works.proof()
-    assert proof.reasons == {"late": 3}
-    assert not set(late) & set(proof.proven)
-    page = works.page()
-    assert "<strong>3</strong> graded after the sample was drawn" in page
-    assert "release what is proven and then draw a new sample of the rest" in page
-    assert "All criteria together" in page
-    assert works.release() == CLASS
-    works.draw(2)
-    proof = works.proof()
-    assert proof.sample is not None
-    assert (proof.sample.size, _tries(works)) == (3, 2)
-    assert set(works.drawn()) <= set(late)
-
-
-def _sure(percent: int, **changes: Any) -> Report:
-    """As the class, but the model is so sure of its levels."""
-    plain = given(3, 4.5, **changes)
-    criteria = tuple(one.model_copy(update={"confidence": percent}) for one in plain.criteria)
-    return plain.model_copy(update={"criteria": criteria})
-
-
-def test_a_shift_of_scores_takes_the_proof_back(works: Class) -> None:
-    works.draw()
-    works.mark(works.drawn())
-    works.add(20, given(3, 4.5))
-    assert works.proof().proven  # the same scores as before
-    works.add(20, _sure(5))
-    proof = works.proof()
-    assert [one.cause for one in proof.taken_back] == ["drift"]
-    assert not proof.proven
-    assert "another certainty" in works.page()
-
-
-def test_what_happens_after_grading_is_no_shift(works: Class, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Second opinions come late; held grades are reviewed; work is graded again."""
-    monkeypatch.setattr(confidence, "scores", SCORES)
-
-    def with_opinions(session: Any, assignment: tables.Assignment) -> None:
-        for round_ in session.query(tables.Round):
-            session.add(
-                tables.SecondOpinion(
-                    round_id=round_.id, stage="feedback", submission_id=round_.submission_id,
-                    assignment_id=assignment.id, state="done", apart=0, created_at=now(session),
-                    opinions=[{"criterion": name, "second": 3} for name in ("load", "think")],
-                )
-            )  # fmt: skip
-
-    works.change(with_opinions)
-    works.draw(5)
-    works.add(20, given(3, 4.5))
-    held = works.add(20, _sure(5, held=True))
-
-    def later(session: Any, assignment: tables.Assignment) -> None:
-        for grade in session.query(tables.Grade).filter(tables.Grade.submission_id.in_(held)):
-            grade.held, grade.reviewed_at = False, now(session)
-        version = versions.published_version(session, assignment).id
-        for one in works.submissions[:20]:
-            works.grade(session, session.get_one(tables.Submission, one), version, _sure(5))
-
-    works.change(later)
-    assert works.proof().taken_back == ()
-
-
-def _publish(session: Any, assignment: tables.Assignment) -> None:
-    """Another rubric, with fewer levels and points."""
-    old = versions.published_version(session, assignment)
-    rubric = {
-        **old.rubric,
-        "criteria": [{**one, "points": 5, "levels": ["no", "yes"]} for one in old.rubric["criteria"]],
-    }
-    values = {name: getattr(old, name) for name in ("task", "instructions", "starter", "solution", "files")}
-    session.add(
-        tables.RubricVersion(
-            assignment_id=assignment.id, number=old.number + 1, digest="other", rubric=rubric,
-            created_at=now(session), published_at=now(session), **values,
-        )
-    )  # fmt: skip
-
-
-def test_another_rubric_takes_the_proof_back(works: Class) -> None:
-    works.draw()
-    works.mark(works.drawn())
-
-    works.change(_publish)
-    assert [one.cause for one in works.proof().taken_back] == ["rubric"]
-    assert {one.why for one in works.proof().needs_person} == {"other_rubric"}
-
-
 def test_a_wrong_mark_cannot_be_dropped_by_holding_its_grade(works: Class) -> None:
     works.draw()
     drawn = sorted(works.drawn())  # with equal scores, the order of the candidates
@@ -664,7 +344,7 @@ def test_marking_by_criterion_hides_and_leads_on(works: Class) -> None:
     beyond = next(one for one in works.submissions if one not in works.drawn())
     assert grader.get(f"{at}/load/submissions/{beyond}").status_code == 404
     assert works.proof().marks == 2
-    works.change(_publish)  # the sample is of the rubric before
+    works.change(publish)  # the sample is of the rubric before
     assert post(grader, first, level="4").headers["Location"] == works.path
 
 
