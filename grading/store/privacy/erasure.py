@@ -10,7 +10,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -56,6 +56,11 @@ from grading.store.tables import (
 )
 from grading.store.trust import human_marks
 
+BLANK: Mapping[str, Any] = {
+    "name": "", "email": "", "password_hash": None, "disabled": True, "language": "",
+    "mail_when_ready": False,
+}  # fmt: skip
+"""What is left of a user's row."""
 ACTION = "student.erase"
 WITHDRAW = "withdraw:"
 WITHDRAW_FOR = timedelta(hours=2)
@@ -118,10 +123,8 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     counts += delete_rows(session, IdempotencyKey, IdempotencyKey.caller.in_(callers))
     submitted = update(Submission).where(Submission.submitted_by == student.user_id)
     session.execute(submitted.values(submitted_by=None))
-    blank: dict[str, Any] = {"name": "", "email": "", "password_hash": None, "disabled": True, "language": ""}
-    blank["mail_when_ready"] = False
-    moment = now(session)
-    session.execute(update(User).where(User.id == student.user_id).values(**blank, created_at=moment))
+    user = update(User).where(User.id == student.user_id)
+    session.execute(user.values(**BLANK, created_at=now(session)))
     counts["audit rows without the name"] += _depersonalise(session, student)
     _plan_withdrawal(session, student)
     write_audit(session, by, ACTION, student.name, dict(+counts))

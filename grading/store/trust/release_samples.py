@@ -270,7 +270,14 @@ def draw(
     )
     session.add(sample)
     session.flush()
-    known = confidence.scores(session, assignment.id, calibration)
+    _add_members(session, sample, found)
+    _draw(session, assignment, load_sample(session, sample), count, actor)
+    return sample
+
+
+def _add_members(session: Session, sample: GuaranteeSample, found: Sequence[GradedSubmission]) -> None:
+    """Keep what may be drawn with its scores and levels of now."""
+    known = confidence.scores(session, sample.assignment_id, sample.calibration_id)
     for one in found:
         # a round that another transaction replaced meanwhile has none, and comes last
         scores = {name: known.get((one.round_id, name), 1.0) for name in one.levels}
@@ -278,8 +285,6 @@ def draw(
         kept = {"round_id": one.round_id, "scores": scores, "levels": levels}
         session.add(GuaranteeMember(sample_id=sample.id, submission_id=one.submission_id, **kept))
     session.flush()
-    _draw(session, assignment, load_sample(session, sample), count, actor)
-    return sample
 
 
 def draw_more(session: Session, assignment: Assignment, count: int, actor: Actor) -> GuaranteeSample:
