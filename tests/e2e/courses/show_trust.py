@@ -17,6 +17,7 @@ from grading.domain.permissions import Actor
 from grading.domain.report import Report
 from grading.domain.second_opinions import CriterionOpinion, SecondOpinionPolicy
 from grading.domain.shadow_runs import ShadowOutcome
+from grading.statistics.parity import repeats
 from grading.store import tables
 from grading.store.database import now
 from grading.store.review import second_marking
@@ -188,7 +189,7 @@ def compare_machines(made: TrustClass, alarm: str = "") -> None:
             for back in (0, 1)
             for machine in MACHINES
             for key in chosen
-            for repeat in range(parity.REPEATS)
+            for repeat in range(repeats(list(STAGE_OF.values()).count("analysis")))
         ]  # fmt: skip
         session.execute(insert(tables.ShadowRun), rows)
         if alarm:
