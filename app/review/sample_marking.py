@@ -51,7 +51,8 @@ class ToMark:
     @property
     def ids(self) -> tuple[str, ...]:
         """Of all that are to be marked."""
-        return tuple(key for key in self.sample.keys if self.sample.members[key].current)
+        drawn = self.sample.drawn_by(self.criterion.id)
+        return tuple(key for key in drawn if self.sample.members[key].current)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -159,7 +160,7 @@ def _lead_on(actor: Actor, found: ToMark, submission_id: str) -> Response:
         if one.id != found.criterion.id and other.left:
             flash(_("Everything is marked by “%(title)s”.", title=found.criterion.title))
             return redirect(url_for("sample_marking.following", **other.values()), 303)
-    if any(found.sample.unblind(key, one.id) for key in found.ids for one in found.criteria):
+    if any(found.sample.unblind(*one) for one in found.sample.levels):
         flash(_("Someone who has not seen the levels must mark the submissions that are left."), "warning")
     return _to_result(found)
 

@@ -30,6 +30,8 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("guarantee", __name__)
 ROOT = f"/assignments/{ANY}/trust"
+LEVELS, SUBMISSIONS = 150, 40
+"""To mark, as the form proposes it: enough levels for 70 % of what could be released at best, on average."""
 LISTED = 50
 """Submissions that need a person and are listed."""
 SOURCES = (
@@ -51,7 +53,9 @@ def draw(assignment_id: int) -> Answer:
     actor, shown = auth.actor(), request.form.get("shown", "")[:32]
 
     def work(session: Session, assignment: tables.Assignment) -> str:
-        release_samples.draw(session, assignment, _wanted(), _count(), actor, shown)
+        wanted = _wanted()
+        count = _count("levels" if wanted.together else "submissions")
+        release_samples.draw(session, assignment, wanted, count, actor, shown)
         return _("The sample is drawn. Mark it without seeing the levels.")
 
     # a further try spends a part of the allowed risk: who may release decides on it
@@ -65,7 +69,7 @@ def draw_more(assignment_id: int) -> Answer:
     actor = auth.actor()
 
     def work(session: Session, assignment: tables.Assignment) -> str:
-        release_samples.draw_more(session, assignment, _count(), actor)
+        release_samples.draw_more(session, assignment, _count("count"), actor)
         return _("The sample is larger now. Mark what was added.")
 
     return _done(actor, assignment_id, "grade.release", work)
@@ -145,7 +149,7 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
         wanted=proof.sample.wanted if proof.sample else Wanted(),
         bound=sentences.bound,
         grounds=sentences.grounds,
-        offered={"shares": SHARES, "confidences": CONFIDENCES, "tolerances": TOLERANCES},
+        offered=_offered(proof),
         listed=LISTED,
         sources=SOURCES,
         gains_plot=gains_plot,
@@ -156,8 +160,20 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
     )
 
 
-def gains_plot(gains: Sequence[Gain]) -> Plot:
-    """How many may be released unread after so many more marks."""
+def _offered(proof: Proof) -> dict[str, Any]:
+    """The choices of the form, and how many marks it proposes."""
+    return {
+        "shares": SHARES,
+        "confidences": CONFIDENCES,
+        "tolerances": TOLERANCES,
+        "levels": max(1, min(LEVELS, proof.levels // 2)),
+        "submissions": max(1, min(SUBMISSIONS, proof.drawable)),
+    }
+
+
+def gains_plot(gains: Sequence[Gain], together: bool) -> Plot:
+    """How many may be released after so many more marks; where whole submissions are marked, without them."""
+    what = _("Released, about") if together else _("Released unread, about")
     marks = []
     for one in gains:
         tip = _(
@@ -170,10 +186,8 @@ def gains_plot(gains: Sequence[Gain]) -> Plot:
     return Plot(
         name="gains",
         title=_("What more marks would bring"),
-        description=_(
-            "One column for each number of further marks: submissions that may be released unread."
-        ),
-        head=(_("More marks"), _("Released unread, about"), _("At most")),
+        description=_("One column for each number of further marks: submissions that may be released."),
+        head=(_("More marks"), what, _("At most")),
         rows=tuple((one.marks, round(one.expected), one.most) for one in gains),
         series=(Series("", tuple(marks)),),
         lying=False,
@@ -185,14 +199,15 @@ def _wanted() -> Wanted:
     """The target of the form. Raises TargetRefused."""
     form = request.form
     try:
-        return Wanted(float(form["share"]), float(form["confidence"]), int(form["tolerance"]))
+        together = {"together": True, "each": False}[form["scope"]]
+        return Wanted(float(form["share"]), float(form["confidence"]), int(form["tolerance"]), together)
     except (KeyError, ValueError):
         raise TargetRefused from None
 
 
-def _count() -> int:
-    """The number of the form. Raises TargetRefused."""
-    count = parsing.whole_number(request.form.get("count", ""), 4)
+def _count(name: str) -> int:
+    """A number of the form. Raises TargetRefused."""
+    count = parsing.whole_number(request.form.get(name, ""), 4)
     if not count:
         raise TargetRefused
     return count

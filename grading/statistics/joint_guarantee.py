@@ -32,6 +32,7 @@ from grading.statistics.release_guarantee import (
     gain,
     limits,
     next_sample,
+    reason,
     samples_reaching,
     walk_on,
 )
@@ -239,7 +240,7 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
         marked=sum(one.found is not None for one in sample),
         not_marked=not_marked,
         criteria={name: _alone(works, target, draw, name, sample) for name in names},
-        reason=_reason(draw, target, whole, bool(not_marked)),
+        reason=reason(draw, target, whole.size == len(draw.candidates), bool(not_marked)),
         tries=tries + 1,
     )
 
@@ -296,11 +297,3 @@ def _released(work: Work, read: frozenset[str], names: Sequence[str]) -> bool:
     """
     found = _found([work.wrong[name] for name in names if name in work.wrong])
     return work.here and found is not True and not (work.key in read and found is None)
-
-
-def _reason(draw: Draw, target: Target, part: _Part, waiting: bool) -> Reason:
-    if part.size == len(draw.candidates):
-        return Reason.ALL_CANDIDATES
-    if draw.limits[0] > target.allowed(len(draw.candidates)):
-        return Reason.TOO_FEW
-    return Reason.NOT_MARKED if waiting else Reason.FOUND_WRONG

@@ -215,12 +215,25 @@ def next_sample(
     `seed` should be unpredictable, and be stored with the draw.
     """
     ordered, proven = _ordered(items, target, draws)
-    known = frozenset(item.key for item in ordered if item.wrong is not None)
-    plan = _plan(ordered, len(proven.released), target, how_many, len(draws), rule)
+    return draw_of(ordered, len(proven.released), target, how_many, seed, len(draws), rule)
+
+
+def draw_of(
+    ordered: Sequence[Item],
+    least: int,
+    target: Target,
+    how_many: int,
+    seed: int,
+    tries: int,
+    rule: Rule = limits,
+    unit: int = 1,
+) -> Draw:
+    """A sample of items in this order, of the first `least` at least and of a multiple of `unit`."""
+    plan = _plan(ordered, least, target, how_many, tries, rule, unit)
     candidates = tuple(item.key for item in ordered[: plan.size])
-    unread = [key for key in candidates if key not in known]
-    keys = Random(seed).sample(unread, plan.marks)
-    return Draw(candidates, known & set(candidates), tuple(keys), plan.limits)
+    known = frozenset(item.key for item in ordered[: plan.size] if item.wrong is not None)
+    keys = Random(seed).sample([key for key in candidates if key not in known], plan.marks)
+    return Draw(candidates, known, tuple(keys), plan.limits)
 
 
 def gain(
@@ -228,11 +241,25 @@ def gain(
 ) -> Gain:
     """What so many more marks would bring, in a further draw."""
     ordered, proven = _ordered(items, target, draws)
-    plan = _plan(ordered, len(proven.released), target, more, len(draws), rule)
+    found = gain_of(ordered, len(proven.released), target, more, len(draws), rule)
     now = len(proven.unread)
+    return Gain(found.marks, max(found.expected, now), max(found.most, now))
+
+
+def gain_of(
+    ordered: Sequence[Item],
+    least: int,
+    target: Target,
+    more: int,
+    tries: int,
+    rule: Rule = limits,
+    unit: int = 1,
+) -> Gain:
+    """What a draw of so many by `draw_of` would bring by itself."""
+    plan = _plan(ordered, least, target, more, tries, rule, unit)
     provable = plan.limits[0] <= target.allowed(plan.size)
     most = sum(item.wrong is None for item in ordered[: plan.size]) - plan.marks if provable else 0
-    return Gain(plan.marks, max(plan.expected, now), max(most, now))
+    return Gain(plan.marks, plan.expected, most)
 
 
 def fewest_marks(size: int, target: Target, tries: int = 0) -> int | None:
@@ -288,12 +315,13 @@ def _proven(items: Mapping[str, Item], target: Target, draw: Draw, tries: int) -
         candidates=len(there),
         not_marked=not_marked,
         ended_by=ended_by,
-        reason=_reason(draw, target, size == len(there), bool(not_marked)),
+        reason=reason(draw, target, size == len(there), bool(not_marked)),
         tries=tries + 1,
     )
 
 
-def _reason(draw: Draw, target: Target, everything: bool, waiting: bool) -> Reason:
+def reason(draw: Draw, target: Target, everything: bool, waiting: bool) -> Reason:
+    """Why a draw proves no more: everything is released, or not, and levels wait for their marks, or not."""
     if everything:
         return Reason.ALL_CANDIDATES
     if draw.limits[0] > target.allowed(len(draw.candidates)):
@@ -322,13 +350,15 @@ class _Plan:
     expected: float
 
 
-def _plan(ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int, rule: Rule) -> _Plan:
+def _plan(
+    ordered: Sequence[Item], least: int, target: Target, marks: int, tries: int, rule: Rule, unit: int
+) -> _Plan:
     """The size of the candidates, `least` or more, and the limits that are expected to prove most."""
     unread = [0, *accumulate(int(item.wrong is None) for item in ordered)]
     wrong = [[0.0, *accumulate(column)] for column in zip(*map(_predicted, ordered), strict=True)]
     best: _Plan | None = None
     for step in range(SIZES, 0, -1):
-        size = -(-len(ordered) * step // SIZES)
+        size = -(-len(ordered) // unit * step // SIZES) * unit
         sample = min(marks, unread[size])
         if best is not None and (size < least or sample < min(marks, unread[-1])):
             break

@@ -20,7 +20,7 @@ class CriterionSample(BaseModel):
     """The sample by one criterion."""
 
     criterion: str = Field(description="the ID in the rubric", examples=["load"])
-    marked: int = Field(description="the number of submissions of the sample that are marked", examples=[40])
+    marked: int = Field(description="the number of its levels that are marked", examples=[40])
     wrong: int | None = Field(
         description="the number of marked levels that are too far from staff's; `null` until all are marked",
         examples=[1],
@@ -32,8 +32,11 @@ class GuaranteeState(BaseModel):
     """What the open sample of an assignment proves."""
 
     graded: int = Field(description="the number of graded submissions that count", examples=[120])
-    sampled: int = Field(description="the number of submissions to mark; 0: no sample", examples=[40])
-    marked: int = Field(description="the number of them that are marked by all criteria", examples=[40])
+    sampled: int = Field(
+        description="the number of submissions, or of levels if `together`, to mark; 0: no sample",
+        examples=[40],
+    )
+    marked: int = Field(description="the number of them that are marked", examples=[40])
     share: float | None = Field(
         description="the largest share of wrong levels of the target; `null` without a sample",
         examples=[0.05],
@@ -44,8 +47,13 @@ class GuaranteeState(BaseModel):
     tolerance: int | None = Field(
         description="by how many levels a level may be off; `null` without a sample", examples=[1]
     )
+    together: bool | None = Field(
+        description="whether the target is for the levels of all criteria together, and single levels are "
+        "marked; else it is for each criterion; `null` without a sample",
+        examples=[True],
+    )
     proven: int = Field(description="the number of submissions that are proven", examples=[96])
-    unread: int = Field(description="the number of them that nobody marked", examples=[57])
+    unread: int = Field(description="the number of them that nobody marked by all criteria", examples=[57])
     ready: list[str] = Field(
         description="the IDs of the proven submissions that are not released", examples=[["4f0c2d91"]]
     )
@@ -88,6 +96,7 @@ def guarantee(call: Call, about: tables.Assignment) -> GuaranteeState:
         share=wanted.share if wanted else None,
         confidence=wanted.confidence if wanted else None,
         tolerance=wanted.tolerance if wanted else None,
+        together=wanted.together if wanted else None,
         proven=len(proof.proven),
         unread=proof.unread,
         ready=list(proof.ready),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 from sqlalchemy import distinct, exists, func, select
 from sqlalchemy.orm import Session
@@ -188,11 +189,17 @@ def _is_compared(session: Session, submission_id: str) -> bool:
         of_draw = (candidate.sample_id == member.sample_id) & (
             candidate.submission_id == member.submission_id
         )
-        members = select(member.round_id, member.levels).join(candidate, of_draw).where(*one)
+        columns = (member.round_id, member.levels, candidate.turns)
+        members = select(*columns).join(candidate, of_draw).where(*one)
         current = members.join(Round, (Round.id == member.round_id) & Round.current).subquery()
         marks = select(Mark.round_id, Mark.criterion).join(current, current.c.round_id == Mark.round_id)
         marked = {(row.round_id, row.criterion) for row in session.execute(marks)}
-        rows = session.execute(select(current.c.round_id, current.c.levels))
-        if all((row.round_id, name) in marked for row in rows for name in row.levels):
+        rows = session.execute(select(current.c.round_id, current.c.levels, current.c.turns))
+        if all((row.round_id, name) in marked for row in rows for name in _drawn(row)):
             return True
     return False
+
+
+def _drawn(row: Any) -> list[str]:
+    """The criteria of a submission of a sample whose levels are to be marked."""
+    return list(row.levels) if row.turns is None else [name for name, turn in row.turns.items() if turn]

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    false,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -31,6 +32,8 @@ class GuaranteeSample(Base):
     confidence: Mapped[float] = mapped_column(Float)
     tolerance: Mapped[int] = mapped_column(Integer)
     """Levels that a level may be off without being wrong."""
+    together: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    """Whether the target is for the levels of all criteria together, and single levels are drawn."""
     calibration_id: Mapped[int | None] = mapped_column(ForeignKey("calibrations.id"))
     """Whose scores its submissions have."""
     rubric_version_id: Mapped[int] = mapped_column(ForeignKey("rubric_versions.id"))
@@ -72,7 +75,7 @@ class GuaranteeDraw(Base):
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     """From 1."""
     drawn: Mapped[int] = mapped_column(server_default="0")
-    """Submissions that were to be marked, those that were deleted since included."""
+    """Submissions (or levels) that were to be marked, those that were deleted since included."""
     limits: Mapped[list[Any]]
     seed: Mapped[int] = mapped_column(BigInteger)
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -91,7 +94,9 @@ class GuaranteeCandidate(Base):
     known: Mapped[bool] = mapped_column(Boolean)
     """Marked before the draw."""
     turn: Mapped[int | None]
-    """Its place in the random sample, which is marked in this order."""
+    """Its place in the random sample, which is marked in this order; the first one of its levels."""
+    turns: Mapped[dict[str, Any] | None]
+    """Where single levels are drawn: criterion -> the place of its level, or 0 if it was marked before."""
     __table_args__ = (
         ForeignKeyConstraint(
             ["sample_id", "number"], ["guarantee_draws.sample_id", "guarantee_draws.number"]
@@ -109,7 +114,7 @@ class GuaranteeRelease(Base):
     proven: Mapped[int]
     """Submissions that the guarantee is about."""
     marks: Mapped[int]
-    """Submissions of the sample that were marked."""
+    """Submissions (or levels) of the sample that were marked."""
     threshold: Mapped[float] = mapped_column(Float)
     """Highest score of a proven submission."""
     by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))

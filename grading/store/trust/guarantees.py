@@ -1,13 +1,14 @@
 """What the open sample of an assignment proves: which grades may be released unread, and why not more.
 
 The formulas, and what is proven of a submission with several criteria, are in
-`grading.statistics.joint_guarantee`.
+`grading.statistics.joint_guarantee` (of each criterion) and `grading.statistics.pooled_guarantee` (of all
+criteria together).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -20,6 +21,7 @@ from grading.domain.errors import Conflict
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.statistics.joint_guarantee import JointGuarantee, Work, joint_gain, joint_guarantee
+from grading.statistics.pooled_guarantee import pooled_gain, pooled_guarantee
 from grading.statistics.release_guarantee import Draw, Gain, Reason, fewest_marks
 from grading.store.assignments.versions import find_published
 from grading.store.audit import write_audit
@@ -74,14 +76,16 @@ class CriterionProof:
 
     id: str
     title: str
+    drawn: int
+    """Submissions of the sample whose level of it is to be marked."""
     marked: int
-    """Submissions of the sample with a level that was given blind."""
+    """Of them those with a level that was given blind."""
     wrong: int
     """Of them those whose level is too far from it."""
     seen: int
     """Submissions with a level that does not count, as its marker had seen the machine's."""
     alone: int
-    """Submissions that could be released if there were no other criterion."""
+    """Submissions that could be released if there were no other criterion; 0 where all are together."""
     left: int
     """Submissions that are still to be marked."""
     by_person: bool
@@ -102,18 +106,18 @@ class NeedsPerson:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """The open sample, and how far it is marked."""
+    """The open sample, and how far it is marked; single levels are counted where they were drawn."""
 
     id: str
     at: datetime
     by: str
     wanted: Wanted
     size: int
-    """Submissions that it was drawn of."""
+    """Submissions (or levels) that it was drawn of."""
     drawn: int
     """Of them those that are to be marked."""
     marked: int
-    """Of them those with a level in each criterion."""
+    """Of them those that are marked, a submission by each criterion."""
     seen: int
     """Of these those whose mark does not count, as its marker had seen the level."""
 
@@ -146,6 +150,8 @@ class Proof:
     """Submissions that count and are graded."""
     drawable: int
     """Of them those that a sample can be drawn of."""
+    levels: int
+    """Levels of these."""
     fewest: int | None
     """Marks below which a sample of these proves nothing, whatever is found; nothing where none proves it."""
     sample: SampleFacts | None = None
@@ -154,12 +160,14 @@ class Proof:
     ready: tuple[str, ...] = ()
     """Of them those that are not released yet."""
     unread: int = 0
-    """Of `proven` those that nobody marked."""
+    """Of `proven` those that nobody marked by each criterion."""
+    read: int = 0
+    """Levels of `proven` that are in the sample, and were found right."""
     threshold: float | None = None
     at_most_wrong: int = 0
-    """Levels of a criterion among `proven`, with the target's confidence."""
+    """Levels of a criterion (or of all together) among `proven`, with the target's confidence."""
     marks: int = 0
-    """Marked submissions of the draw that proves most."""
+    """Marked submissions (or levels) of the draw that proves most."""
     reason: Reason = Reason.NOTHING_DRAWN
     """Why no more is proven."""
     criteria: tuple[CriterionProof, ...] = ()
@@ -195,21 +203,25 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
     plain = Proof(
         graded=len(graded),
         drawable=len(drawable),
-        fewest=fewest_marks(len(drawable), wanted.target),
+        levels=sum(len(one.levels) for one in drawable),
+        fewest=fewest_marks(_units(drawable, wanted), wanted.target),
         releases=tuple(_releases(session, assignment, graded)),
     )
     if row is None:
         return replace(plain, gains=_gains(_unmarked(session, assignment, drawable), wanted, ()))
     now_ = _load_proven(session, assignment, row, graded)
     sample, found, by_person, taken_back = now_.sample, now_.found, now_.by_person, now_.taken_back
-    facts = _facts(session, sample)
+    facts, proven = _facts(session, sample), frozenset(now_.proven)
     return replace(
         plain,
         sample=facts,
-        fewest=fewest_marks(len(drawable), wanted.target, _next_tries(session, sample, drawable, version)),
+        fewest=fewest_marks(
+            _units(drawable, wanted), wanted.target, _next_tries(session, sample, drawable, version)
+        ),
         proven=now_.proven,
         ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
+        read=sum(key in proven for key, _ in sample.levels),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
@@ -241,7 +253,8 @@ def _load_proven(
     by_person = _graded_by_people(session, assignment, sample)
     taken_back = list_reasons(session, assignment, row, graded)
     works = sample.works(graded, by_person)
-    found = joint_guarantee(works, sample.wanted.target, sample.tries)
+    prove = pooled_guarantee if sample.wanted.together else joint_guarantee
+    found = prove(works, sample.wanted.target, sample.tries)
     proven = () if taken_back else found.released
     ready = tuple(one for one in proven if graded[one].state == "open")
     return _Proven(sample, works, found, by_person, taken_back, proven, ready)
@@ -253,6 +266,11 @@ def _next_tries(
     """Tries before the next sample."""
     ground = release_samples.ground_of(drawable) or sample.row.ground
     return release_samples.count_tries(session, sample.row.assignment_id, version, ground)
+
+
+def _units(drawable: Sequence[GradedSubmission], wanted: Wanted) -> int:
+    """Of how many submissions (or levels) a sample is drawn."""
+    return sum(len(one.levels) for one in drawable) if wanted.together else len(drawable)
 
 
 def _is_drawable(one: GradedSubmission, version: int) -> bool:
@@ -274,12 +292,17 @@ def _unmarked(session: Session, assignment: Assignment, drawable: Sequence[Grade
 
 def _gains(works: Sequence[Work], wanted: Wanted, tries: Sequence[Draw]) -> tuple[Gain, ...]:
     """What more marks would bring, where they bring anything."""
-    left = sum(one.here and one.found is None for one in works)
-    unread = len(joint_guarantee(works, wanted.target, tries).unread)
+    here = [one for one in works if one.here]
+    if wanted.together:
+        left = sum(wrong is None for one in here for wrong in one.wrong.values())
+        now_, predict = len(pooled_guarantee(works, wanted.target, tries).released), pooled_gain
+    else:
+        left = sum(one.found is None for one in here)
+        now_, predict = len(joint_guarantee(works, wanted.target, tries).unread), joint_gain
     found: list[Gain] = []
     for more in (one for one in MORE if one < left):
-        made = joint_gain(works, wanted.target, more, tries)
-        if made.expected >= unread + max(1, made.marks * WORTH):
+        made = predict(works, wanted.target, more, tries)
+        if made.expected >= now_ + max(1, made.marks * WORTH):
             found.append(made)
     return tuple(found)
 
@@ -296,23 +319,25 @@ def _graded_by_people(session: Session, assignment: Assignment, sample: LoadedSa
 
 
 def _facts(session: Session, sample: LoadedSample) -> SampleFacts:
-    keys, marks = sample.keys, sample.marks
-    waiting = {key for name in sample.criteria() for key in sample.to_mark(name)}
-    seen = {
-        key
-        for key in keys
-        if any((sample.members[key].round_id, name) in marks.seen for name in sample.members[key].levels)
-    }
+    together = sample.wanted.together
+    waiting = [(key, name) for name in sample.criteria() for key in sample.to_mark(name)]
+    seen = [one for one in sample.levels if sample.unblind(*one)]
+    drawn, left, unblind = (_counted(one, together) for one in (sample.levels, waiting, seen))
     return SampleFacts(
         id=sample.row.id,
         at=sample.row.at,
         by=session.scalar(select(User.name).where(User.id == sample.row.by)) or "",
         wanted=sample.wanted,
-        size=len(sample.members),
-        drawn=len(keys),
-        marked=len(keys) - len(waiting),
-        seen=len(seen - waiting),
+        size=sum(len(one.levels) for one in sample.members.values()) if together else len(sample.members),
+        drawn=len(drawn),
+        marked=len(drawn) - len(left),
+        seen=len(unblind - left),
     )
+
+
+def _counted(levels: Iterable[tuple[str, str]], together: bool) -> set[tuple[str, str]] | set[str]:
+    """The levels themselves, or their submissions where these are counted."""
+    return set(levels) if together else {submission for submission, _ in levels}
 
 
 def _criteria(
@@ -322,12 +347,13 @@ def _criteria(
     graded: Mapping[str, GradedSubmission],
 ) -> Iterator[CriterionProof]:
     titles = {name: level.title for one in graded.values() for name, level in one.levels.items()}
-    members = [sample.members[key] for key in sample.keys]
     for name in sample.criteria():
+        members = [sample.members[key] for key in sample.drawn_by(name)]
         result = found.criteria.get(name)
         yield CriterionProof(
             id=name,
             title=titles.get(name, name),
+            drawn=len(members),
             marked=sum((one.round_id, name) in sample.marks.blind for one in members),
             wrong=sum(_differs(one, name, sample) for one in members),
             seen=sum(sample.unblind(one.submission_id, name) for one in members),
@@ -343,11 +369,14 @@ def _needing(
     """What is neither released nor proven: the most uncertain first."""
     left = graded.keys() - frozenset(proven)
     open_ones = [graded[one] for one in left if graded[one].state != "released"]
+    waiting = {key for key, name in sample.levels if not sample.marks.has(sample.members[key].round_id, name)}
     for one in sorted(
         open_ones, key=lambda one: (-_doubt(sample.members.get(one.submission_id)), one.student)
     ):
         member = sample.members.get(one.submission_id)
         why = _why(one, member, sample, version)
+        if why == "uncertain" and one.submission_id in waiting:
+            why = "not_marked"
         names = () if member is None else _names(member, sample, why)
         titles = tuple(one.levels[name].title for name in names if name in one.levels)
         yield NeedsPerson(one.submission_id, one.student, one.number, why, titles)
@@ -368,11 +397,7 @@ def _why(one: GradedSubmission, member: Member | None, sample: LoadedSample, ver
         return "differs"
     if _names(member, sample, "not_blind"):
         return "not_blind"
-    return "not_marked" if one.submission_id in sample.keys and _waits(member, sample) else "uncertain"
-
-
-def _waits(member: Member, sample: LoadedSample) -> bool:
-    return any(sample.marks.wrong(member, name, 0) is None for name in member.levels)
+    return "uncertain"
 
 
 def _differs(member: Member, name: str, sample: LoadedSample) -> bool:

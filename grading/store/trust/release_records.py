@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -61,11 +61,19 @@ def _lines(session: Session, made: GuaranteeRelease, sample: GuaranteeSample) ->
     candidate, draw = GuaranteeCandidate, GuaranteeDraw
     of_draw = (draw.sample_id == candidate.sample_id) & (draw.number == candidate.number)
     drawn = (
-        select(candidate.submission_id)
+        select(candidate.submission_id, candidate.turns)
         .join(draw, of_draw)
         # what was drawn after the release is no part of what it rests on
         .where(candidate.sample_id == sample.id, candidate.turn.is_not(None), draw.at <= made.at)
         .order_by(GuaranteeCandidate.number, GuaranteeCandidate.turn)
     )
-    yield f"Sample {sample.id}: submissions {', '.join(session.scalars(drawn))}."
+    named = ", ".join(_named(row.submission_id, row.turns) for row in session.execute(drawn))
+    yield f"Sample {sample.id}: submissions {named}."
     yield ""
+
+
+def _named(submission_id: str, turns: Mapping[str, int] | None) -> str:
+    """A submission of a sample, with the criteria whose levels were drawn where not all were."""
+    if turns is None:
+        return submission_id
+    return f"{submission_id} ({', '.join(name for name, turn in turns.items() if turn)})"

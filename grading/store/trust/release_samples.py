@@ -1,4 +1,4 @@
-"""Random samples of submissions that staff mark blind: drawing them, and what is marked of them.
+"""Random samples of submissions or levels that staff mark blind: drawing them, and what is marked of them.
 
 Scores and levels are kept as they were when a sample was drawn, so that no mark moves a submission.
 """
@@ -6,9 +6,12 @@ Scores and levels are kept as they were when a sample was drawn, so that no mark
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from secrets import randbits
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -18,6 +21,7 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric, too_far
 from grading.statistics.joint_guarantee import NO_LIMIT, Work, next_joint_sample
+from grading.statistics.pooled_guarantee import level_key, level_of, next_level_sample
 from grading.statistics.release_guarantee import Draw, Target
 from grading.store.assignments.versions import published_version
 from grading.store.audit import write_audit
@@ -43,7 +47,7 @@ TINY = 1e-9
 SEED_BITS = 62
 SHARES, CONFIDENCES, TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2), (0.8, 0.9, 0.95, 0.99), (0, 1, 2)
 MOST = 5_000
-"""Submissions of one draw."""
+"""Submissions (or levels) of one draw."""
 NO_SAMPLE = define_message("guarantee.no_sample", "No sample was drawn for this assignment.")
 
 
@@ -86,6 +90,9 @@ class Wanted:
     confidence: float = 0.95
     tolerance: int = 1
     """Levels that a level may be off without being wrong."""
+    together: bool = True
+    """Whether the share is of the levels of all criteria together, by a sample of single levels; else it is
+    of the levels of each criterion, by a sample of whole submissions."""
 
     @property
     def target(self) -> Target:
@@ -156,10 +163,22 @@ class LoadedSample:
         """The draws, after as many that say nothing as were made before."""
         return (*[NO_LIMIT] * self.tries_before, *self.draws)
 
-    @property
+    @cached_property
+    def levels(self) -> tuple[tuple[str, str], ...]:
+        """(submission, criterion) that are to be marked, in the order of the draws."""
+        keys = [key for draw in self.draws for key in draw.keys]
+        if self.wanted.together:
+            return tuple(one for one in map(level_of, keys) if one[0] in self.members)
+        return tuple((key, name) for key in keys if key in self.members for name in self.members[key].levels)
+
+    @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The submissions that are to be marked, in the order of the draws."""
-        return tuple(key for draw in self.draws for key in draw.keys if key in self.members)
+        """The submissions with levels that are to be marked, in the order of the draws."""
+        return tuple(dict.fromkeys(key for key, _ in self.levels))
+
+    def drawn_by(self, criterion: str) -> tuple[str, ...]:
+        """The submissions whose level of a criterion is to be marked."""
+        return tuple(key for key, name in self.levels if name == criterion)
 
     def criteria(self) -> tuple[str, ...]:
         """Of its submissions."""
@@ -172,9 +191,8 @@ class LoadedSample:
         """
         return tuple(
             key
-            for key in self.keys
+            for key in self.drawn_by(criterion)
             if self.members[key].current
-            and criterion in self.members[key].levels
             and (
                 not self.marks.has(self.members[key].round_id, criterion)
                 or (without is not None and key not in without and self.unblind(key, criterion))
@@ -210,7 +228,7 @@ def _stands(member: Member, now_: GradedSubmission | None) -> bool:
 
 def wanted_of(sample: GuaranteeSample) -> Wanted:
     """What a sample is to prove."""
-    return Wanted(sample.share, sample.confidence, sample.tolerance)
+    return Wanted(sample.share, sample.confidence, sample.tolerance, sample.together)
 
 
 def rubric_of(session: Session, sample: GuaranteeSample) -> Rubric:
@@ -262,6 +280,7 @@ def draw(
         share=wanted.share,
         confidence=wanted.confidence,
         tolerance=wanted.tolerance,
+        together=wanted.together,
         calibration_id=calibration,
         rubric_version_id=found[0].rubric_version_id,
         ground=ground_of(found),
@@ -320,7 +339,8 @@ def _draw(
 ) -> None:
     """Store a further draw, planned by the scores and what is marked by now."""
     works, seed = loaded.works(standing), randbits(SEED_BITS)
-    made = next_joint_sample(works, loaded.wanted.target, count, seed, loaded.tries)
+    plan = next_level_sample if loaded.wanted.together else next_joint_sample
+    made = plan(works, loaded.wanted.target, count, seed, loaded.tries)
     number, sample = len(loaded.draws) + 1, loaded.row
     session.add(
         GuaranteeDraw(
@@ -329,18 +349,28 @@ def _draw(
         )
     )  # fmt: skip
     session.flush()
-    turns = {key: turn for turn, key in enumerate(made.keys, 1)}
-    session.add_all(
-        GuaranteeCandidate(
-            sample_id=sample.id, number=number, submission_id=key, place=place, known=key in made.known,
-            turn=turns.get(key),
-        )
-        for place, key in enumerate(made.candidates, 1)
-    )  # fmt: skip
+    kept = _kept_levels(made) if loaded.wanted.together else _kept(made)
+    session.add_all(GuaranteeCandidate(sample_id=sample.id, number=number, **one) for one in kept)
     mark_assignment_changed(session, assignment.course_id, assignment.id)
     detail = {"count": len(made.keys), "sample": sample.id}
     write_audit(session, actor.name, "guarantee.draw", f"assignment:{assignment.id}", detail)
     session.flush()
+
+
+def _kept(made: Draw) -> Iterator[dict[str, Any]]:
+    """The rows of the candidates of a draw."""
+    turns = {key: turn for turn, key in enumerate(made.keys, 1)}
+    for place, key in enumerate(made.candidates, 1):
+        yield {"submission_id": key, "place": place, "known": key in made.known, "turn": turns.get(key)}
+
+
+def _kept_levels(made: Draw) -> Iterator[dict[str, Any]]:
+    """The same where single levels were drawn: a row for each submission."""
+    turns = dict.fromkeys(made.known, 0) | {key: turn for turn, key in enumerate(made.keys, 1)}
+    for place, (submission, keys) in enumerate(groupby(made.candidates, key=lambda one: level_of(one)[0]), 1):
+        mine = {level_of(key)[1]: turns[key] for key in keys if key in turns}
+        first = min((turn for turn in mine.values() if turn), default=None)
+        yield {"submission_id": submission, "place": place, "known": False, "turn": first, "turns": mine}
 
 
 def ground_of(found: Iterable[GradedSubmission]) -> list[dict[str, str]]:
@@ -368,10 +398,11 @@ def load_sample(session: Session, sample: GuaranteeSample) -> LoadedSample:
     table = GuaranteeMember
     query = select(table.submission_id, table.round_id, table.scores, table.levels, Round.current)
     rows = session.execute(query.join(Round, Round.id == table.round_id).where(table.sample_id == sample.id))
+    members = {row.submission_id: Member(*row) for row in rows}
     return LoadedSample(
         row=sample,
-        members={row.submission_id: Member(*row) for row in rows},
-        draws=_draws(session, sample),
+        members=members,
+        draws=_draws(session, sample, members),
         marks=_marks(session, sample),
         tries_before=count_tries(
             session, sample.assignment_id, sample.rubric_version_id, sample.ground, sample
@@ -383,19 +414,27 @@ def load_drawn(session: Session, sample: GuaranteeSample) -> LoadedSample:
     """As much of a sample as marking it needs: only the submissions that are to be marked, no limits."""
     one, table = GuaranteeCandidate, GuaranteeMember
     same = (one.sample_id == table.sample_id) & (one.submission_id == table.submission_id)
+    columns = (table.submission_id, table.round_id, table.scores, table.levels, Round.current)
     query = (
-        select(table.submission_id, table.round_id, table.scores, table.levels, Round.current)
+        select(*columns, one.number, one.turns)
         .join(Round, Round.id == table.round_id)
         .join(one, same)
         .where(table.sample_id == sample.id, one.turn.is_not(None))
         .order_by(one.number, one.turn)
     )
-    members = {row.submission_id: Member(*row) for row in session.execute(query)}
-    drawn = Draw((), frozenset(), tuple(members), ())
-    return LoadedSample(sample, members, (drawn,), _marks(session, sample), 0)
+    rows = session.execute(query).all()
+    members = {row.submission_id: Member(*row[: len(columns)]) for row in rows}
+    turns = [
+        (row.number, turn, level_key(row.submission_id, name))
+        for row in rows
+        for name, turn in (row.turns or {}).items()
+        if turn
+    ]
+    keys = tuple(key for *_, key in sorted(turns)) if sample.together else tuple(members)
+    return LoadedSample(sample, members, (Draw((), frozenset(), keys, ()),), _marks(session, sample), 0)
 
 
-def _draws(session: Session, sample: GuaranteeSample) -> tuple[Draw, ...]:
+def _draws(session: Session, sample: GuaranteeSample, members: Mapping[str, Member]) -> tuple[Draw, ...]:
     one = GuaranteeCandidate
     candidates: defaultdict[int, list[GuaranteeCandidate]] = defaultdict(list)
     for row in session.scalars(select(one).where(one.sample_id == sample.id).order_by(one.place)):
@@ -403,7 +442,9 @@ def _draws(session: Session, sample: GuaranteeSample) -> tuple[Draw, ...]:
     table = GuaranteeDraw
     query = select(table.number, table.limits, table.drawn).where(table.sample_id == sample.id)
     return tuple(
-        _restored(candidates[number], limits, drawn)
+        _restored_levels(candidates[number], members, limits, drawn)
+        if sample.together
+        else _restored(candidates[number], limits, drawn)
         for number, limits, drawn in session.execute(query.order_by(table.number))
     )
 
@@ -421,6 +462,27 @@ def _restored(rows: Sequence[GuaranteeCandidate], limits: Sequence[int], drawn: 
         candidates=tuple(by_place.get(place, f"deleted-{place}") for place in sorted([*by_place, *lost])),
         known=frozenset(row.submission_id for row in rows if row.known),
         keys=(*(row.submission_id for row in in_sample), *(f"deleted-{place}" for place in lost)),
+        limits=tuple(limits),
+    )
+
+
+def _restored_levels(
+    rows: Sequence[GuaranteeCandidate], members: Mapping[str, Member], limits: Sequence[int], drawn: int
+) -> Draw:
+    """The same of single levels. Deleted ones of the sample stand at the first free place."""
+    turns: dict[str, int] = {}
+    keys: list[list[str]] = []
+    for row in rows:
+        of = row.turns or {}
+        turns |= {level_key(row.submission_id, name): turn for name, turn in of.items()}
+        keys.append([level_key(row.submission_id, name) for name in members[row.submission_id].levels])
+    in_sample = sorted((key for key, turn in turns.items() if turn), key=lambda key: turns[key])
+    gap = next((at for at, row in enumerate(rows) if row.place != at + 1), len(rows))
+    lost = [level_key("deleted", str(number)) for number in range(drawn - len(in_sample))]
+    return Draw(
+        candidates=tuple(key for some in [*keys[:gap], lost, *keys[gap:]] for key in some),
+        known=frozenset(key for key, turn in turns.items() if not turn),
+        keys=(*in_sample, *lost),
         limits=tuple(limits),
     )
 

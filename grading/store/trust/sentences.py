@@ -22,10 +22,33 @@ BOUNDS = {
         "are more than two levels from those that staff gave, or more than half of a short scale.",
     ),
 }
-"""By how many levels one may be off."""
+"""By how many levels one may be off, where the share is of each criterion."""
+POOLED = {
+    0: define_message(
+        "guarantee.pooled_0",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
+        "together, differ from those that staff gave.",
+    ),
+    1: define_message(
+        "guarantee.pooled_1",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
+        "together, are more than one level from those that staff gave, or more than half of a short scale.",
+    ),
+    2: define_message(
+        "guarantee.pooled_2",
+        "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
+        "together, are more than two levels from those that staff gave, or more than half of a short scale.",
+    ),
+}
+"""The same where the share is of all criteria together."""
 GROUNDS = define_message(
     "guarantee.grounds",
     "Proven for %(proven)s submissions by a random sample that staff marked blind: %(marks)s submissions, "
+    "threshold %(threshold)s.",
+)
+LEVELS_GROUNDS = define_message(
+    "guarantee.levels_grounds",
+    "Proven for %(proven)s submissions by a random sample that staff marked blind: %(marks)s single levels, "
     "threshold %(threshold)s.",
 )
 
@@ -33,14 +56,16 @@ GROUNDS = define_message(
 def bound(wanted: Wanted) -> Message:
     """What a guarantee promises of the levels that it is about."""
     share, confidence = f"{100 * wanted.share:g}", f"{100 * wanted.confidence:g}"
-    return BOUNDS[wanted.tolerance](share=share, confidence=confidence)
+    bounds = POOLED if wanted.together else BOUNDS
+    return bounds[wanted.tolerance](share=share, confidence=confidence)
 
 
-def grounds(proven: int, marks: int, threshold: float) -> Message:
+def grounds(wanted: Wanted, proven: int, marks: int, threshold: float) -> Message:
     """What a guarantee rests on."""
-    return GROUNDS(proven=proven, marks=marks, threshold=f"{threshold:.2f}")
+    said = LEVELS_GROUNDS if wanted.together else GROUNDS
+    return said(proven=proven, marks=marks, threshold=f"{threshold:.2f}")
 
 
 def statement(wanted: Wanted, proven: int, marks: int, threshold: float) -> str:
     """Both in English, as records have it."""
-    return f"{bound(wanted).message} {grounds(proven, marks, threshold).message}"
+    return f"{bound(wanted).message} {grounds(wanted, proven, marks, threshold).message}"

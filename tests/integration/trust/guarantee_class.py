@@ -52,7 +52,8 @@ class Class:
         def work(session: Any, assignment: tables.Assignment) -> None:
             before = release_samples.find_open(session, assignment.id)
             shown = before.id if before else ""
-            release_samples.draw(session, assignment, Wanted(**wanted), count, self.actor(), shown)
+            target = Wanted(**{"together": False, **wanted})
+            release_samples.draw(session, assignment, target, count, self.actor(), shown)
 
         self.change(work)
 
@@ -65,6 +66,24 @@ class Class:
             drawn = release_samples.load_drawn(session, sample)  # no more than these, for who marks them
             assert drawn.keys == tuple(drawn.members) == keys
             return list(keys)
+
+    def drawn_levels(self) -> list[tuple[str, str]]:
+        """The levels of the sample that are to be marked."""
+        with self.school.store.read() as session:
+            sample = release_samples.find_open(session, self.school.assignment)
+            assert sample is not None
+            levels = release_samples.load_sample(session, sample).levels
+            assert release_samples.load_drawn(session, sample).levels == levels
+            return list(levels)
+
+    def mark_level(self, submission: str, criterion: str, level: float = 3, who: str = "teacher") -> None:
+        def work(session: Any, _assignment: Any) -> None:
+            round_id = session.query(tables.Round.id).filter_by(submission_id=submission, current=True)
+            rubric = second_marking.rubric_of(session, round_id.scalar())
+            (it,) = (one for one in rubric.criteria if one.id == criterion)
+            second_marking.save_mark(session, submission, it, level, self.actor(who))
+
+        self.change(work)
 
     def mark(self, ids: Sequence[str], load: float = 3, think: float = 3, who: str = "teacher") -> None:
         def work(session: Any, _assignment: Any) -> None:

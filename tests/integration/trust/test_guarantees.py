@@ -26,6 +26,8 @@ from tests.integration.webapp import report, undo
 
 __all__ = ["works"]
 
+FORM = {"scope": "each", "submissions": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1"}
+
 
 def test_a_marked_sample_proves_the_class(works: Class) -> None:
     assert "Nobody has checked these grades yet." in works.page()
@@ -57,6 +59,78 @@ def test_what_differs_is_not_released_and_named(works: Class) -> None:
     assert named[drawn[0]] == ("differs", ("Loads the data",))
     assert drawn[0] not in proof.proven
     assert [(one.marked, one.wrong) for one in proof.criteria] == [(SAMPLE, 1), (SAMPLE, 0)]
+
+
+def test_single_levels_prove_all_criteria_together(works: Class) -> None:
+    school = works.school
+    works.draw(50, together=True)
+    levels = works.drawn_levels()
+    assert len(set(levels)) == 50
+    assert {name for _, name in levels} == {"load", "think"}
+    page = works.page()
+    assert "50 of 120 levels were drawn at random" in page
+    assert "0 of the 50 levels of the sample are marked" in page
+    assert "50 levels of the sample are not marked yet" in page
+    grader, at = school.client("grader"), f"/assignments/{school.assignment}/review/sample"
+    for name in ("load", "think"):
+        mine = [one for one, criterion in levels if criterion == name]
+        here = f"{at}/{name}/next"
+        for position, one in enumerate(mine, 1):  # of this criterion only those that were drawn
+            here = grader.get(here).headers.get("Location", here)
+            assert here.endswith(f"/review/sample/{name}/submissions/{one}")
+            assert f"Sample, {position} of {len(mine)}" in grader.get(here).get_data(as_text=True)
+            here = post(grader, here, level="3").headers["Location"]
+    assert here == works.path
+    proof = works.proof()
+    assert (proof.marks, proof.read, proof.reason) == (50, 50, Reason.ALL_CANDIDATES)
+    assert len(proof.proven) > 40
+    page = works.page()
+    assert f"{len(proof.proven)} of {CLASS}" in page
+    assert "Staff marked 50 of their levels and found them right" in page
+    assert "at most 5 % of the released levels, of all criteria together, are more than one level" in page
+    assert "By this criterion alone" not in page
+    state = school.client().get(
+        f"/api/v1/assignments/{school.assignment}/guarantee", headers=school.token("teacher", "read")
+    )
+    assert (state.json["together"], state.json["sampled"], state.json["marked"]) == (True, 50, 50)
+    assert works.release() == len(proof.proven)
+    with school.store.read() as session:
+        assignment = session.get_one(tables.Assignment, school.assignment)
+        record = release_records.record(session, assignment)
+    first, name = levels[0]
+    assert "50 single levels" in record
+    assert re.search(rf"{first} \([^)]*{name}", record)
+    assert "50 single levels" in works.page()
+
+
+def test_wrong_levels_of_a_sample_of_levels_stay_wrong(works: Class) -> None:
+    """One that is found wrong is named; those deleted or regraded count, and more can be drawn."""
+    works.draw(60, together=True, share=0.2, confidence=0.8)
+    levels = works.drawn_levels()
+    bad, name = levels[0]
+    for one, criterion in levels:
+        works.mark_level(one, criterion, 0 if one == bad else 3)
+    proof = works.proof()
+    assert proof.proven
+    assert bad not in proof.proven
+    (named,) = (one for one in proof.needs_person if one.submission_id == bad)
+    assert (named.why, proof.criteria[0].drawn + proof.criteria[1].drawn) == ("differs", 60)
+    assert sum(one.wrong for one in proof.criteria) == sum(one == bad for one, _ in levels)
+    works.mark_level(bad, name)  # now that the page says which one differs
+    assert works.proof().sample.seen == 1
+    works.change(lambda session, one: release_samples.draw_more(session, one, 10, works.actor()))
+    further = [one for one in works.drawn_levels() if one not in levels]
+    assert len(further) == 10
+    assert len(works.proof().needs_person) + len(works.proof().proven) == CLASS
+    before = works.drawn_levels()
+    works.change(lambda session, _assignment: delete_submissions(session, [bad, further[0][0]]))
+    with works.school.store.read() as session:
+        sample = release_samples.find_open(session, works.school.assignment)
+        assert sample is not None
+        draws = release_samples.load_sample(session, sample).draws
+    assert [len(one.keys) for one in draws] == [60, 10]
+    gone = sum(one in (bad, further[0][0]) for one, _ in before)
+    assert sum(key.startswith("deleted/") for one in draws for key in one.keys) == gone
 
 
 @pytest.mark.parametrize(
@@ -350,12 +424,19 @@ def test_marking_by_criterion_hides_and_leads_on(works: Class) -> None:
 
 def test_forms_are_checked(works: Class) -> None:
     teacher = works.school.client("teacher")
-    for form in ({}, {"count": "0"}, {"share": "0.9"}, {"share": "nan"}, {"tolerance": "7"}):
-        sent = {"count": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1", **form}
+    for form in (
+        {},
+        {"submissions": "0"},
+        {"scope": "none"},
+        {"share": "0.9"},
+        {"share": "nan"},
+        {"tolerance": "7"},
+    ):
+        sent = {**FORM, **form}
         sent = sent if form else {}
         assert post(teacher, f"{works.path}/sample", **sent).status_code == 422
     assert post(teacher, f"{works.path}/sample/more", count="5").status_code == 404
-    sent = {"count": "5", "share": "0.05", "confidence": "0.95", "tolerance": "1"}
+    sent = FORM
     assert post(works.school.client("grader"), f"{works.path}/sample", **sent).status_code == 303
     again = post(works.school.client("grader"), f"{works.path}/sample", **sent)  # the same form, sent twice
     assert again.status_code == 409
