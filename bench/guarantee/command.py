@@ -71,28 +71,31 @@ def drift_line(found: DriftFound, what: str = "Drift") -> str:
 
 @click.command("guarantee")
 @click.option("--classes", default=2_000, show_default=True, help="Classes of each planted grader.")
-@click.option("--size", default=400, show_default=True, help="Levels of a class.")
+@click.option("--size", default=400, show_default=True, help="Levels, or submissions, of a class.")
 @click.option("--marks", "marks", multiple=True, type=int, default=(100,), show_default=True,
               help="Levels that a person marks; several for a curve.")  # fmt: skip
 @click.option("--share", default=0.05, show_default=True, help="Share of released levels that may be wrong.")
 @click.option("--seed", default=1, show_default=True, help="Of all that is drawn.")
 @click.option("--criteria", type=click.IntRange(2), help="Release whole submissions with so many criteria.")
+@click.option("--together", is_flag=True,
+              help="With --criteria: mark single levels, for a target of all criteria together.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="File for the curves, as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(
     classes: int, size: int, marks: Sequence[int], share: float, seed: int, criteria: int | None,
-    plot: Path | None, as_json: bool,
+    together: bool, plot: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Prove what may be released in simulated classes, and count how often that is wrong."""
     if criteria is None:
         return _levels(classes, size, marks, Target(share), seed, plot, as_json)
     for one in marks:
-        rows = [simulate_submissions(planted, classes, size, one, Target(share), seed)
+        rows = [simulate_submissions(planted, classes, size, one, Target(share), seed, together=together)
                 for planted in planted_classes(criteria)]  # fmt: skip
         if as_json:
             click.echo(json.dumps({"marks": one, "classes": [asdict(row) for row in rows]}))
         else:
-            click.echo(f"\n{one} submissions of {size} marked, {classes} classes of each\n")
+            what = "single levels" if together else "submissions"
+            click.echo(f"\n{one} {what} of {size} submissions marked, {classes} classes of each\n")
             click.echo(submissions_table(rows))
 
 

@@ -13,7 +13,8 @@ from random import Random
 from bench.guarantee.graders import GRADERS, Judgement, PlantedGrader
 from bench.guarantee.simulation import ALIKE
 from grading.statistics.joint_guarantee import NO_LIMIT, Work, joint_guarantee, next_joint_sample
-from grading.statistics.release_guarantee import Target
+from grading.statistics.pooled_guarantee import level_of, next_level_sample, pooled_guarantee
+from grading.statistics.release_guarantee import Draw, Target
 
 INDEPENDENT, ALIKE_HARD, SAME = "independent", "hard in all", "wrong in all"
 NAMES = ("sharp", "gradual", "two kinds", "clean", "independent opinion", "overconfident", "adversarial 2 %")
@@ -63,15 +64,16 @@ class SimulatedSubmissions:
     errors: str
     classes: int
     exceeded: int
-    """Classes in which some criterion had more wrong levels than allowed among what was released."""
+    """Classes in which more levels than allowed were wrong among what was released: of some criterion, or,
+    where the target is for all criteria together, of all."""
     pooled: int
-    """Classes in which all criteria together had."""
+    """Classes in which more levels than allowed were wrong of all criteria together."""
     nothing: int
     released: float
     """Share of the class, with what was read of it."""
     unread: float
     oracle: float
-    """The largest part from the safest on that the target allows in each criterion."""
+    """The largest part from the safest on that the target allows."""
 
     @property
     def of_oracle(self) -> float | None:
@@ -90,10 +92,15 @@ def planted_classes(criteria: int) -> Iterator[PlantedClass]:
 
 
 def simulate_submissions(
-    planted: PlantedClass, classes: int, size: int, marks: int, target: Target, seed: int, tries: int = 0
-) -> SimulatedSubmissions:
-    """So many classes, each with one draw that is marked to its end, after so many that proved nothing."""
+    planted: PlantedClass, classes: int, size: int, marks: int, target: Target, seed: int, tries: int = 0,
+    together: bool = False,
+) -> SimulatedSubmissions:  # fmt: skip
+    """So many classes, each with one draw that is marked to its end, after so many that proved nothing.
+
+    Marked are so many submissions; or so many single levels, for a target of all criteria together.
+    """
     chance = Random(f"{planted.name} {planted.criteria} {planted.errors} {seed}")
+    prove, plan = (pooled_guarantee, next_level_sample) if together else (joint_guarantee, next_joint_sample)
     before = [NO_LIMIT] * tries
     exceeded = pooled = nothing = 0
     released = unread = oracle = 0.0
@@ -101,18 +108,19 @@ def simulate_submissions(
         if number % ALIKE == 0:
             judged = planted.scored(chance, size)
             works = [_work(at, one) for at, one in enumerate(judged)]
-            draw = next_joint_sample(works, target, marks, chance.getrandbits(32), before)
+            draw = plan(works, target, marks, chance.getrandbits(32), before)
         wrong = planted.drawn(judged, chance)
         mine = replace(draw, keys=tuple(chance.sample(draw.candidates, len(draw.keys))))
-        found = joint_guarantee(_marked(works, wrong, mine.keys), target, [*before, mine])
-        bad = [sum(column) for column in zip(*(wrong[int(key)] for key in found.unread), strict=True)]
-        allowed = target.allowed(len(found.released))
-        exceeded += max(bad, default=0) > allowed
-        pooled += sum(bad) > target.allowed(planted.criteria * len(found.released))
+        read = _read(works, mine, together)
+        found = prove(_marked(works, wrong, read), target, [*before, mine])
+        bad = _unread_wrong(found.released, wrong, read)
+        too_many = sum(bad) > target.allowed(planted.criteria * len(found.released))
+        exceeded += too_many if together else max(bad, default=0) > target.allowed(len(found.released))
+        pooled += too_many
         nothing += not found.released
         released += len(found.released) / size / classes
         unread += len(found.unread) / size / classes
-        oracle += largest_allowed(works, wrong, target) / size / classes
+        oracle += largest_allowed(works, wrong, target, together) / size / classes
     return SimulatedSubmissions(
         planted.name, planted.criteria, planted.errors, classes, exceeded, pooled, nothing, released, unread,
         oracle,
@@ -124,17 +132,42 @@ def _work(at: int, judged: Sequence[Judgement]) -> Work:
     return Work(f"{at:05}", scores, dict.fromkeys(scores))
 
 
-def _marked(works: Sequence[Work], wrong: Sequence[Sequence[bool]], read: Sequence[str]) -> list[Work]:
-    marks = {key: dict(zip(works[0].wrong, wrong[int(key)], strict=True)) for key in read}
-    return [replace(one, wrong=marks[one.key]) if one.key in marks else one for one in works]
+def _read(works: Sequence[Work], draw: Draw, together: bool) -> frozenset[tuple[str, str]]:
+    """The levels that are marked."""
+    if together:
+        return frozenset(map(level_of, draw.keys))
+    return frozenset((key, name) for key in draw.keys for name in works[0].wrong)
 
 
-def largest_allowed(works: Sequence[Work], wrong: Sequence[Sequence[bool]], target: Target) -> int:
+def _marked(
+    works: Sequence[Work], wrong: Sequence[Sequence[bool]], read: frozenset[tuple[str, str]]
+) -> list[Work]:
+    return [
+        replace(
+            work,
+            wrong={name: wrong[at][int(name)] if (work.key, name) in read else None for name in work.wrong},
+        )
+        for at, work in enumerate(works)
+    ]
+
+
+def _unread_wrong(
+    released: Sequence[str], wrong: Sequence[Sequence[bool]], read: frozenset[tuple[str, str]]
+) -> list[int]:
+    """Of each criterion, the wrong levels that nobody read among what is released."""
+    criteria = range(len(wrong[0]))
+    return [sum(wrong[int(key)][one] for key in released if (key, str(one)) not in read) for one in criteria]
+
+
+def largest_allowed(
+    works: Sequence[Work], wrong: Sequence[Sequence[bool]], target: Target, together: bool = False
+) -> int:
     """What the oracle releases: nobody reads any of it."""
     order = sorted(range(len(works)), key=lambda at: (works[at].score, at))
     bad, best = [0] * len(wrong[0]), 0
     for size, at in enumerate(order, start=1):
         bad = [count + one for count, one in zip(bad, wrong[at], strict=True)]
-        if max(bad) <= target.allowed(size):
+        within = sum(bad) <= target.allowed(size * len(bad)) if together else max(bad) <= target.allowed(size)
+        if within:
             best = size
     return best

@@ -31,6 +31,14 @@ def test_few_classes_of_whole_submissions_exceed_the_target() -> None:
     assert "| sharp | 3 |" in submissions_table([row])
 
 
+def test_few_classes_exceed_a_target_of_all_criteria_together() -> None:
+    """The same with single levels, half as many."""
+    planted = PlantedClass(BY_NAME["sharp"], 3, "hard in all")
+    row = simulate_submissions(planted, 20, 400, 150, Target(), seed=3, together=True)
+    assert row.exceeded / row.classes <= at_most(0.05, row.classes)
+    assert 0 < row.unread <= row.released < row.oracle
+
+
 @pytest.mark.parametrize(("classes", "opinions"), [(40, False), (10, True)])
 def test_drift_takes_the_proof_back(classes: int, opinions: bool) -> None:
     found = simulate_drift(classes, 400, seed=3, opinions=opinions)
@@ -57,3 +65,15 @@ def test_400_classes_of_whole_submissions_of_each_kind(criteria: int) -> None:
         row = simulate_submissions(planted, 400, 400, 100, Target(), seed=1)
         assert row.exceeded / row.classes <= at_most(0.05, row.classes), row
         assert row.pooled / row.classes <= at_most(0.05, row.classes), row
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("criteria", "marks"), [(3, 150), (6, 300)])
+def test_400_classes_of_single_levels_of_each_kind(criteria: int, marks: int) -> None:
+    rows = [
+        simulate_submissions(planted, 400, 400, marks, Target(), seed=1, together=True)
+        for planted in planted_classes(criteria)
+    ]
+    for row in rows:
+        assert row.exceeded / row.classes <= at_most(0.05, row.classes), row
+    assert sum(row.of_oracle or 0.0 for row in rows) / len(rows) >= 0.7
