@@ -88,7 +88,7 @@ def plant_trust(school: School, count: int = 120) -> int:
     """A class in a state of each page of trust; its assignment."""
     made = plant_class(school, count)
     release_some(made, 12)
-    mark_sample(made, count // 3)
+    mark_sample(made, count)
     give_opinions(made, count // 3)
     try_model(made)
     compare_machines(made)
@@ -114,9 +114,9 @@ def mark_sample(made: TrustClass, count: int, wanted: Wanted | None = None) -> N
         release_samples.draw(session, assignment, wanted or Wanted(share=0.1), count, made.teacher)
         sample = release_samples.find_open(session, made.assignment)
         assert sample is not None
-        for key in release_samples.load_sample(session, sample).keys:
-            given: dict[str, float] = {name: float(level) for name, level in levels[key].items()}
-            second_marking.save_marks(session, key, given, made.teacher)
+        criteria = {one.id: one for one in release_samples.rubric_of(session, sample).criteria}
+        for key, name in release_samples.load_sample(session, sample).levels:
+            second_marking.save_mark(session, key, criteria[name], float(levels[key][name]), made.teacher)
 
 
 def give_opinions(made: TrustClass, count: int) -> None:
