@@ -208,7 +208,8 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         releases=tuple(_releases(session, assignment, graded)),
     )
     if row is None:
-        return replace(plain, gains=_gains(_unmarked(session, assignment, drawable), wanted, ()))
+        works = _unmarked(session, assignment, drawable) if plain.fewest else []
+        return replace(plain, gains=_gains(works, wanted, ()))
     now_ = _load_proven(session, assignment, row, graded)
     sample, found, by_person, taken_back = now_.sample, now_.found, now_.by_person, now_.taken_back
     facts, proven = _facts(session, sample), frozenset(now_.proven)
