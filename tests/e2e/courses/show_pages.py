@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from grading.broker.canaries import PartHeartbeat
 from tests.e2e.courses.show_answers import compare_class
@@ -41,9 +41,10 @@ class ShownPage:
 
 
 def click(selector: str) -> Callable[[Page], None]:
-    """Click this, where it is visible."""
+    """Click this, where it is visible; it has to be there."""
 
     def clicked(page: Page) -> None:
+        expect(page.locator(selector)).to_be_attached()
         if page.locator(selector).is_visible():
             page.locator(selector).click()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.e2e.browsing import WIDTHS, come_in, faults
 from tests.e2e.conftest import watched
 from tests.e2e.courses.show_pages import ShownPage, every_page, open_school, shown_pages
 from tests.e2e.courses.show_school import ShowSchool
+from tests.e2e.courses.show_trust import plant_trust
 
 LOOKED_AT = ("review-held-release", "for-student", "invitations", "session-ended")
 """Names of pages that no other walk looks at."""
@@ -115,6 +117,31 @@ def test_what_no_other_walk_looks_at(browser: Browser, school: ShowSchool, site:
         wrong = {one.name: found for one in pages if (found := looked_at(page, site, one, ("dark",)))}
     page.context.close()
     assert wrong == {}
+
+
+def test_what_only_the_soak_and_pictures_show_is_there(
+    browser: Browser, school: ShowSchool, site: str, root: Path
+) -> None:
+    """Every address and picture, the pages of trust, and what readers do first."""
+    school.trust = plant_trust(school, 30)
+    shown = list(every_page(school))
+    assert len({one.name for one in shown}) == len(shown)
+    kept = {f"{one.name}-{look}.webp" for one in shown for look in one.keep}
+    assert kept == {one.name for one in (root / "docs" / "screens").iterdir()}
+    addresses = school.app.url_map.bind("")
+    paths = {one.name: one.path.partition("?")[0] for one in shown}
+    assert {name for name, path in paths.items() if not addresses.test(path)} == {"nothing-here"}
+    teacher = school.client("teacher")
+    trust = {one.name: teacher.get(one.path).status_code for one in shown if one.name.startswith("trust-")}
+    assert set(trust.values()) == {200}, trust
+    page = browser.new_page(viewport={"width": WIDTHS["phone"], "height": 900})
+    page.set_default_timeout(WAIT_MS)
+    for one in shown:
+        if one.first and one.name not in LOOKED_AT:
+            come_in(page, site, school, one.who)
+            page.goto(site + one.path)
+            one.first(page)
+    page.context.close()
 
 
 @pytest.mark.soak
