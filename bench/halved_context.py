@@ -44,9 +44,9 @@ MODEL = "tiny"
 RUBRIC = Rubric(criteria=tuple(Criterion(id=f"c{n}", title=f"Question {n}", points=20) for n in range(5)))
 TASK = "Load the sales of the shop, clean them, and answer the questions. Explain each step. " * 12
 
-Way = Literal["configured", "told", "cut"]
-"""How half is lost: config.toml says so; the server was started with half and tells it; or it tells nothing
-and cuts what is longer."""
+Way = Literal["configured", "reported", "cut"]
+"""How half is lost: config.toml says so; the server was started with half and reports it; or it reports
+nothing and cuts what is longer."""
 Sizes = Literal["short", "some long", "long"]
 """How long golden submissions are: none, three or all of them longer than half of the context."""
 LINES = {False: (40, 250), True: (2300, 2900)}
@@ -79,11 +79,11 @@ class Emulated(InstantEngine):
         return replace(found, text=text, tokens=Tokens(prompt=read, output=counted(text)))
 
 
-class Telling(Emulated):
-    """The same of a server that tells its context and counts tokens."""
+class Reporting(Emulated):
+    """The same of a server that reports its context and counts tokens."""
 
     def capacity(self, model: str, at_once: int, seconds: float) -> Capacity:
-        """What the server tells."""
+        """What the server reports."""
         return Capacity(context_tokens=self.context)
 
     def token_counter(self, model: str, seconds: float, progress: Progress) -> TokenCounter:
@@ -105,7 +105,7 @@ def machine(name: str, leases: Leases, context: int, way: Way) -> MachineProcess
         "engines": {"instant": engine},
         "stages": {STAGE: {"engine": "instant", "model": MODEL}},
     }
-    serves = Telling if way == "told" else Emulated
+    serves = Reporting if way == "reported" else Emulated
     served = serves(CONTEXT if way == "configured" else context)
     return MachineProcess(Machine.model_validate(settings), {"instant": served}, leases, lambda *_: None)
 
@@ -149,11 +149,11 @@ def golden(drawn: random.Random, sizes: Sizes) -> list[Job]:
 
 
 def night(process: MachineProcess, jobs: Sequence[Job], repeats: int) -> Night:
-    """What the machine tells of its runs."""
+    """What the machine reports of its runs."""
     found: dict[str, list[ShadowOutcome]] = {}
     for _ in range(repeats):
-        told = shadow_runs.grade(process, [Shadow(job) for job in jobs], NIGHT_S)
-        for run_id, content in json.loads(json.dumps(told)).items():
+        reported = shadow_runs.grade(process, [Shadow(job) for job in jobs], NIGHT_S)
+        for run_id, content in json.loads(json.dumps(reported)).items():
             outcome = ShadowOutcome.model_validate(content)
             found.setdefault(key(run_id, "", outcome), []).append(outcome)
     return found

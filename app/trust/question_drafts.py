@@ -134,14 +134,14 @@ def word_one(
         if event.kind == "begun":
             models.append(event.model)
 
-    asked = ModelQuestion(
+    request = ModelQuestion(
         question_from_model.system(language),
         question_from_model.user(facts),
         question_from_model.schema(),
         question_from_model.MAX_TOKENS,
     )
     try:
-        answer = ask_model(gateway, asked, LIMIT_S, lambda: False, heard)
+        answer = ask_model(gateway, request, LIMIT_S, lambda: False, heard)
     except AnswerCut:
         answer = ""
     text = question_from_model.wording(answer, facts.names)

@@ -59,27 +59,27 @@ def plain(name: str) -> str:
 
 def question(cause: Cause, count: int) -> str:
     """The template's words."""
-    said = {"about": plain(cause.about), "instead": plain(cause.instead)}
+    names = {"about": plain(cause.about), "instead": plain(cause.instead)}
     if cause.kind == "name" and cause.about.endswith("()"):
         return ngettext(
             "%(num)s submission uses %(instead)s where the rubric names %(about)s. Are they equal?",
             "%(num)s submissions use %(instead)s where the rubric names %(about)s. Are they equal?",
             num=count,
-            **said,
+            **names,
         )
     if cause.kind == "name":
         return ngettext(
             "%(num)s submission defines %(instead)s where the rubric names %(about)s. Are they equal?",
             "%(num)s submissions define %(instead)s where the rubric names %(about)s. Are they equal?",
             num=count,
-            **said,
+            **names,
         )
     if cause.kind == "value" and cause.instead:
         return ngettext(
             "%(num)s submission fails “%(instead)s” of the check “%(about)s”. What should that cost?",
             "%(num)s submissions fail “%(instead)s” of the check “%(about)s”. What should that cost?",
             num=count,
-            **said,
+            **names,
         )
     return _other_question(cause, count)
 
@@ -143,12 +143,12 @@ def levels(sides: tuple[SideLevel, ...], highest: int) -> str:
 
 def note(cause: Cause, equal: bool | None, more: str) -> str:
     """An answer as a note for graders."""
-    said = {"instead": plain(cause.instead), "about": plain(cause.about)}
+    names = {"instead": plain(cause.instead), "about": plain(cause.about)}
     first = ""
     if equal is not None:
         first = (
-            _("%(instead)s counts as %(about)s.", **said)
+            _("%(instead)s counts as %(about)s.", **names)
             if equal
-            else _("%(instead)s does not count as %(about)s.", **said)
+            else _("%(instead)s does not count as %(about)s.", **names)
         )
     return " ".join(f"{first} {more}".split())

@@ -13,7 +13,7 @@ from grading.domain.rubric import MAX_LEVEL
 
 
 class ShadowOutcome(Value):
-    """What a machine tells of a shadow run: how it graded, not what it wrote."""
+    """What a machine reports of a shadow run: how it graded, not what it wrote."""
 
     ok: bool
     error: str = ""
@@ -22,7 +22,7 @@ class ShadowOutcome(Value):
     levels: dict[str, Annotated[int, Field(ge=0, le=MAX_LEVEL)]] = Field(default_factory=dict)
     """Criterion -> level."""
     confidence: dict[str, Annotated[int, Field(ge=0, le=100)]] = Field(default_factory=dict)
-    """Criterion -> the model's own confidence in percent, where it tells one."""
+    """Criterion -> the model's own confidence in percent, where it reports one."""
     flags: tuple[str, ...] = ()
     engine: str = ""
     model: str = ""

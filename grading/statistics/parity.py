@@ -47,7 +47,7 @@ Compared = Literal["before", "others"]
 
 
 def repeats(criteria: int) -> int:
-    """How often a machine grades a golden submission each night: its spread tells noise from a change."""
+    """How often a machine grades a golden submission each night: its spread separates noise from a change."""
     return max(REPEATS, math.ceil(LEAST_LEVELS / max(1, criteria)))
 
 
@@ -156,7 +156,7 @@ def _pool(chosen: Counter[Kind], reference: Sequence[Kind], tested: int) -> Coun
 
 
 def _ways(pool: Counter[Kind], tested: int) -> int:
-    """Choices that differ; runs that are alike are not told apart."""
+    """Choices that differ; equal runs are not distinguished."""
     ways = [1] + [0] * tested
     for count in pool.values():
         ways = [sum(ways[at - k] for k in range(min(at, count) + 1)) for at in range(tested + 1)]

@@ -90,14 +90,14 @@ def _run(process: MachineProcess, shadow: Shadow, limits: Limits) -> dict[str, A
 def _context(engine: Engine, model: str, configured: int, seconds: float) -> int:
     """What the model reads and writes at most: as configured, or what its engine has; 0 where unknown."""
     try:
-        told = _told_context(engine, model, max(1.0, seconds))
+        reported = _reported_context(engine, model, max(1.0, seconds))
     except EngineError as error:
         log.info("the context of %s is unknown: %s", model, error.message)
         return 0  # the configured one would look like more than before, and the next night like less
-    return configured if told is None else min(configured, told)
+    return configured if reported is None else min(configured, reported)
 
 
-def _told_context(engine: Engine, model: str, seconds: float) -> int | None:
+def _reported_context(engine: Engine, model: str, seconds: float) -> int | None:
     """As a server has it now, as it may have been started again; else as the model in this process has it."""
     if isinstance(engine, ReportsCapacity):
         return engine.capacity(model, 1, seconds).context_tokens

@@ -104,9 +104,9 @@ def _read(row: str) -> dict[str, ShadowOutcome]:
     except (ValueError, RecursionError):
         return {}
     found = {}
-    for run_id, told in content.items() if isinstance(content, dict) else ():
+    for run_id, reported in content.items() if isinstance(content, dict) else ():
         try:
-            found[str(run_id)] = ShadowOutcome.model_validate(told, extra="ignore")
+            found[str(run_id)] = ShadowOutcome.model_validate(reported, extra="ignore")
         except ValidationError as error:
             log.error("the outcome of shadow run %s was rejected: %d errors", run_id, error.error_count())
     return found
@@ -183,7 +183,7 @@ def _hash(job: Mapping[str, Any]) -> str:
 
 
 def compare(server: Server) -> None:
-    """Compare the nights' runs that are complete, and tell of machines that were taken out."""
+    """Compare the nights' runs that are complete, and report machines that were taken out."""
     with server.store.read() as session:
         judged = parity.judge(session)
     if not judged:

@@ -303,7 +303,7 @@ def _levels(marked: Mapping[str, Marked], outcomes: Mapping[str, ShadowOutcome])
 
 
 def _earlier(session: Session, round_ids: Sequence[str], stage: str) -> list[ShadowOutcome]:
-    """How the model of now did the same, as its runs tell."""
+    """How the model of now did the same, as its runs report."""
     run = tables.Run
     query = select(run.result).where(run.round_id.in_(round_ids), run.stage == stage, run.accepted)
     found = []

@@ -259,11 +259,11 @@ def _judge(session: Session, group: Group) -> Judged | None:
     for run in session.scalars(kept.order_by(ShadowRun.night.desc(), ShadowRun.id)):
         if run.outcome is None or run.machine in open_:
             continue
-        told = outcome(run)
+        reported = outcome(run)
         if run.night == night:
-            tonight[run.machine][key(run.submission_id, run.job_hash, told)].append(told)
+            tonight[run.machine][key(run.submission_id, run.job_hash, reported)].append(reported)
         elif run.machine not in since or (run.finished_at or since[run.machine]) > since[run.machine]:
-            before[run.machine][key(run.submission_id, run.job_hash, told)].append(told)
+            before[run.machine][key(run.submission_id, run.job_hash, reported)].append(reported)
     out = frozenset(one.machine for one in list_alarms(session) if one.stage == stage)
     return Judged(group, complete, findings(tonight, before, out))
 

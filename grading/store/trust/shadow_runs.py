@@ -102,7 +102,7 @@ def busy_machines(session: Session) -> set[str]:
 
 
 def list_questions(session: Session) -> dict[str, str]:
-    """Question -> the machine that was asked and has not answered."""
+    """Question -> the machine that it was sent to and that has not answered."""
     rows = session.execute(select(ShadowRun.question, ShadowRun.machine).where(ShadowRun.state == SENT))
     return {row.question: row.machine for row in rows}
 

@@ -27,8 +27,8 @@ SHORT, LONG = slice(3, 5), slice(1, 4)
     ("way", "which", "kind", "shortened"),
     [
         ("configured", SHORT, "context", 0),
-        ("told", SHORT, "context", 0),
-        ("told", LONG, "context", 2),
+        ("reported", SHORT, "context", 0),
+        ("reported", LONG, "context", 2),
         ("cut", LONG, "reads_less", 2),
     ],
 )

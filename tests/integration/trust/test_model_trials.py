@@ -57,13 +57,13 @@ def answer(school: School, **other: object) -> int:
         shadow_runs.mark_sent(session, runs, "m1", "q", 60)
         marked = model_trials.list_marked(session, school.assignment, "analysis")
         people = {one.submission_id: round(one.levels["load"][0]) for one in marked}
-        told = {
+        outcomes = {
             run.id: ShadowOutcome.model_validate(
                 {"ok": True, "levels": {"load": people.get(run.submission_id, 2)}, "seconds": 2.0, **other}
             )
             for run in runs
         }
-        return shadow_runs.record(session, "q", told)
+        return shadow_runs.record(session, "q", outcomes)
 
 
 def test_a_model_is_tried_beside_people(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,8 @@ def test_a_model_is_tried_beside_people(school: School, monkeypatch: pytest.Monk
         trial.model = "another"
         assert machines_to_change(school.services.config.machines, trial) == ["dgx-spark-1"]
         session.rollback()
-        told = session.scalars(select(Audit.action).where(Audit.action.like("model_trial%"))).all()
-    assert sorted(told) == ["model_trial.decide", "model_trial.start"]
+        actions = session.scalars(select(Audit.action).where(Audit.action.like("model_trial%"))).all()
+    assert sorted(actions) == ["model_trial.decide", "model_trial.start"]
 
 
 def test_levels_that_people_gave_knowing_those_of_the_model_prefer_none(school: School) -> None:

@@ -60,15 +60,15 @@ class Graders:
         """Let a machine's model draw its levels, as one with a temperature does."""
 
         def answer(user: str, text: str) -> str:
-            told = json.loads(text)
-            if not isinstance(told, dict):
+            output = json.loads(text)
+            if not isinstance(output, dict):
                 return text
             shifted = name == self.stricter and any(words in user for words in SHIFTED)
-            for at, one in enumerate(told.get("judgements", {}).values()):
+            for at, one in enumerate(output.get("judgements", {}).values()):
                 one["level"] = 1 + one["level"] % 2
                 one["level"] += drawn.choice((-1, 1)) * (drawn.random() < NOISE)
                 one["level"] += shifted and at % 2
-            return json.dumps(told)
+            return json.dumps(output)
 
         self.servers[name].behaviour.answers = answer
 

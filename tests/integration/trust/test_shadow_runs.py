@@ -44,7 +44,7 @@ def test_a_night_without_one_submissions_text(cluster: Cluster, monkeypatch: pyt
     assert (True, "sent") not in states()
 
 
-@pytest.mark.parametrize("told", ['{"c": 1%s}' % ("0" * 400), '{"c": -1}', '{"c": 5}'])
-def test_levels_of_a_machine_are_levels(told: str) -> None:
+@pytest.mark.parametrize("levels", ['{"c": 1%s}' % ("0" * 400), '{"c": -1}', '{"c": 5}'])
+def test_levels_of_a_machine_are_levels(levels: str) -> None:
     with pytest.raises(ValueError, match="levels"):
-        ShadowOutcome.model_validate_json(f'{{"ok": true, "levels": {told}}}')
+        ShadowOutcome.model_validate_json(f'{{"ok": true, "levels": {levels}}}')

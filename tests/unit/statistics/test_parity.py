@@ -100,7 +100,7 @@ def test_half_of_a_context_shows_whatever_was_graded() -> None:
     other = {name.replace(" h ", " another "): runs for name, runs in golden(context_tokens=4000).items()}
     (found,) = findings({"m1": other, "m2": golden()}, {"m1": golden(), "m2": golden(context_tokens=4000)})
     assert (found.machine, found.kind, found.before, found.now) == ("m1", "context", 8000, 4000)
-    assert findings({"m1": golden(context_tokens=0)}, {"m1": golden()}) == ()  # its server did not tell
+    assert findings({"m1": golden(context_tokens=0)}, {"m1": golden()}) == ()  # its server did not report one
 
 
 def test_other_rubrics_and_accepted_weights_are_not_compared() -> None:
