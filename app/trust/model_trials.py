@@ -14,11 +14,12 @@ from app.web import auth, page_cache
 from app.web.assignment_pages import ANY
 from app.web.human_ceiling import load_ceiling
 from app.web.i18n import gettext as _
-from app.web.i18n import render_error
+from app.web.i18n import later as N_
+from app.web.i18n import render_error, render_message
 from app.web.services import services
 from grading.broker.machine_status import MachineState
 from grading.config.settings import Machine
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, EngineError, NotFound, model_faults
 from grading.domain.permissions import Actor
 from grading.domain.rubric import Rubric
 from grading.store import tables
@@ -30,6 +31,12 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("model_trials", __name__)
 DECISIONS = ("switched", "refused", "stopped")
+FAILURES = {
+    "not_here": N_("The machine does not have this model any more."),
+    "no_answer": N_("The machine did not answer."),
+    "no_work": N_("The text of the submission was deleted."),
+}
+"""What ends a shadow run, other than a fault of the model, by code."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,13 @@ def verdict_words(found: Found) -> str:
     return {"better": _("Yes"), "worse": _("No"), "alike": _("No difference")}[found.whole.verdict]
 
 
+def failure_words(code: str) -> str:
+    """Why submissions could not be graded, in a sentence."""
+    if code in FAILURES:
+        return _(FAILURES[code])
+    return render_message(model_faults().get(code, EngineError).default_message())
+
+
 def _stages(session: Session, found: tables.Assignment) -> list[str]:
     version = versions.find_published(session, found)
     rubric = Rubric.model_validate(version.rubric) if version is not None else None
@@ -133,6 +147,7 @@ def show(trial_id: str) -> str:
         trial=trial,
         found=shown,
         verdict_words=verdict_words,
+        failures=[failure_words(code) for code in shown.errors],
         people=people,
         change=machines_to_change(services().config.machines, trial),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flask import Blueprint, flash, jsonify, redirect, render_template, request, url_for
@@ -19,7 +19,7 @@ from app.web.services import services
 from grading.domain.errors import Conflict, NotFound
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.rubric import Criterion
-from grading.statistics.stress_test import TOTAL, Cell
+from grading.statistics.stress_test import ALLOWED, TOTAL, Cell
 from grading.store.tables import StressTest
 from grading.store.trust import stress_tests
 from grading.store.trust.stress_tests import Outcome
@@ -29,6 +29,8 @@ pages = Blueprint("stress_tests", __name__)
 CHANGE = "assignment.change"
 MUST_FALL = ("removed", "wrong value")
 """Lines of variants that must cost points."""
+SHOWN_KINDS = 3
+"""That the first answer names."""
 PAGE = f"/assignments/{ANY}/trust/stress-test"
 
 
@@ -108,6 +110,8 @@ class Line:
 
     title: str
     cells: tuple[Cell | None, ...]
+    uplift: float | None
+    """Mean share of all points that released grades gain; nothing for variants that must cost points."""
 
 
 @dataclass(frozen=True)
@@ -133,17 +137,27 @@ class Table:
     """Kinds of variants by which released grades would move."""
     caught: int
     """Kinds that sway the grader, where every such grade waits for a person."""
+    moves: tuple[str, ...]
+    """Titles of the first ones."""
+    most_gained: Line | None
+    """The kind by which released grades gain most."""
     sources: int
     trials: int
     noise: float
+    allowed: float
+    """Of what released grades may gain."""
 
 
 def _table(outcome: Outcome) -> Table:
     found = outcome.assessment
     criteria = {one.id: one for one in outcome.rubric.criteria}
-    rows = [row for row in row_titles() if any(row == key for key, _ in found.cells)]
+    titles = row_titles()
+    rows = [row for row in titles if any(row == key for key, _ in found.cells)]
     ids = [TOTAL, *criteria]
-    lines = {row: Line(row_titles()[row], tuple(found.cells.get((row, one)) for one in ids)) for row in rows}
+    lines = {
+        row: Line(titles[row], tuple(found.cells.get((row, one)) for one in ids), found.uplift.get(row))
+        for row in rows
+    }
     verdicts = {row: {cell.verdict for cell in lines[row].cells if cell is not None} for row in rows}
     groups = (
         (_("Must not change points"), tuple(lines[row] for row in rows if row not in MUST_FALL)),
@@ -156,10 +170,18 @@ def _table(outcome: Outcome) -> Table:
         kinds=len(rows),
         moved=sum("moved" in one for one in verdicts.values()),
         caught=sum("caught" in one and "moved" not in one for one in verdicts.values()),
+        moves=tuple(lines[row].title for row, seen in verdicts.items() if "moved" in seen)[:SHOWN_KINDS],
+        most_gained=_most_gained(lines.values()),
         sources=found.sources,
         trials=found.trials,
         noise=max(found.noise.values(), default=0.0),
+        allowed=ALLOWED,
     )
+
+
+def _most_gained(lines: Iterable[Line]) -> Line | None:
+    known = [line for line in lines if line.uplift is not None]
+    return max(known, key=lambda line: line.uplift or 0.0, default=None)
 
 
 def _findings(outcome: Outcome, criteria: Mapping[str, Criterion]) -> tuple[Finding, ...]:

@@ -49,6 +49,7 @@ class Reliability:
 
     n: int
     right: int
+    submissions: int
     bins: tuple[Bin, ...]
     ece: float | None
     interval: tuple[float, float] | None
@@ -63,8 +64,13 @@ class Reliability:
 
     @property
     def stated(self) -> float:
-        """The share that was said to be right."""
+        """The share that is right by the chances stated."""
         return math.fsum(one.n * one.stated for one in self.bins) / self.n if self.n else 0.0
+
+    @property
+    def expected_wrong(self) -> float:
+        """Wrong ones by the chances stated."""
+        return self.n * (1 - self.stated)
 
     @property
     def right_interval(self) -> tuple[float, float]:
@@ -83,7 +89,7 @@ class Reliability:
 def reliability(tried: Sequence[Tried]) -> Reliability:
     """The reliability of these scores, whatever their weight."""
     if not tried:
-        return Reliability(0, 0, (), None, None, None)
+        return Reliability(0, 0, 0, (), None, None, None)
     parts = _parts(sorted(tried, key=lambda one: -one.score))
     chance = random.Random(len(tried))
     found = _ece([[(1 - one.score, not one.wrong) for one in part] for part in parts])
@@ -95,6 +101,7 @@ def reliability(tried: Sequence[Tried]) -> Reliability:
     return Reliability(
         n=len(tried),
         right=sum(not one.wrong for one in tried),
+        submissions=len({one.label.group for one in tried}),
         bins=tuple(_bin(part) for part in parts),
         ece=found,
         interval=(max(0.0, quantile(drawn, tail) - bias), max(0.0, quantile(drawn, 1 - tail) - bias)),

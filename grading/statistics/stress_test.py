@@ -89,6 +89,8 @@ class Assessment:
     """By criterion: the largest difference between two gradings of the same, as a share."""
     sources: int
     trials: int
+    uplift: Mapping[str, float]
+    """By line: what released grades gain, as a mean share of all points; not of variants that must cost."""
 
     def where(self, verdict: Verdict) -> tuple[tuple[str, str], ...]:
         """Lines and criteria of this verdict; the totals only where no criterion of the line has it."""
@@ -119,6 +121,7 @@ def assess(trials: Sequence[Trial], most: Mapping[str, float]) -> Assessment:
         noise=noise,
         sources=len({trial.source for trial in trials}),
         trials=len(trials),
+        uplift=_uplift(trials, most, before),
     )
 
 
@@ -178,9 +181,10 @@ def _drifted(changes: Sequence[float], expects: Expectation) -> bool:
     return mean > ALLOWED and mean > t_quantile(CONFIDENCE, len(changes) - 1) * error
 
 
-def uplift(trials: Sequence[Trial], most: Mapping[str, float]) -> dict[str, float]:
+def _uplift(
+    trials: Sequence[Trial], most: Mapping[str, float], before: Mapping[tuple[str, str], float]
+) -> dict[str, float]:
     """Mean share of all points that each line gains in grades nobody looks at; held ones gain none."""
-    before, _ = _baseline(trials, most)
     gains: defaultdict[str, list[float]] = defaultdict(list)
     for trial in trials:
         was, now = before.get((trial.source, TOTAL)), trial.points.get(TOTAL)

@@ -65,7 +65,7 @@ def test_through_the_other_pages(careful: Page, school: School, site: str, pictu
     come_in(page, site, school, "teacher")
     page.goto(f"{site}/assignments/{made.assignment}/trust")
     follow(page, page.get_by_role("link", name="Confidence"))
-    expect(page.get_by_text("They promised")).to_be_visible()
+    expect(page.get_by_text("levels to be right")).to_be_visible()
     look(page, pictures, "trust-6-confidence", all_widths=True)
 
     follow(page, page.get_by_role("link", name="Second opinions"))

@@ -95,7 +95,9 @@ def test_the_page_says_how_far_chances_can_be_believed(tmp_path: Path) -> None:
         if n == 2:
             assert "People have given only 6 levels so far." in teacher.get(address).text
     page = teacher.get(address).text
-    assert "people found 100 % of 10 right" in page  # the blind ones
+    assert "of these 10 levels to be right, and people found 100 % right" in page  # the blind ones
+    assert "those of 5 submissions that people marked" in page
+    assert "of these 10 levels to be wrong, and people found 0 wrong" in page
     assert "The model's own confidence" in page
     assert "Nothing. A proof of what may be released unread" in page
     with school.store.write() as session:

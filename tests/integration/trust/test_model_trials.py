@@ -106,14 +106,20 @@ def test_a_model_is_tried_beside_people(school: School, monkeypatch: pytest.Monk
 
 
 def test_levels_that_people_gave_knowing_those_of_the_model_prefer_none(school: School) -> None:
-    works = marked_class(school, 12, blind=False)
+    works = marked_class(school, 14, blind=False)
     actor = Actor(school.users["teacher"], administrator=True)
     with school.store.write() as session:
         wanted = Wanted("analysis", "rules", "rules")
         trial = model_trials.start_trial(session, school.assignment, wanted, actor)
+        for work, error in zip(works[12:], ("model_missing", "not_here"), strict=True):
+            shadow_runs.give_up(session, session.query(ShadowRun).filter_by(submission_id=work), error)
     assert answer(school) == 12
     page = f"/model-trials/{trial}"
-    assert "had seen those of the model in use" in school.client("teacher").get(page).text
+    shown = school.client("teacher").get(page).text
+    assert "had seen those of the model in use" in shown
+    assert "2 submissions could not be graded:" in shown
+    assert "The model is not installed on the machine. The machine does not have this model" in shown
+    assert shown.index('value="refused"') < shown.index('id="switch-title"')
     for work in works[:8]:
         mark(school, work, "load", 2, "teacher")
     with school.store.write() as session:
@@ -187,7 +193,7 @@ def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> Non
         (judged,) = parity.judge(session)
         assert (judged.machines, judged.findings) == (("m1",), ())
         assert parity.settle(session, judged, lambda _stage: {"m1"}) == []
-    assert "As far as the golden submissions show." in teacher.get(url).text
+    assert "As far as 10 golden submissions show" in teacher.get(url).text
     with school.store.write() as session:
         kept = select(Round.id).where(Round.submission_id.in_(proposed[:4]))
         session.execute(update(Round).where(Round.id.not_in(kept)).values(prepared=null()))

@@ -64,6 +64,7 @@ def test_an_answer_becomes_a_note_and_an_equal_name_of_a_draft(school: School) -
     assert "checks: level 0 of 4; model: level " in page
     assert 'both <- merge(sales, people, by = "id", all.x = TRUE)' in page
     assert "Student 1" not in page
+    assert "Publishing the draft by itself changes no grade that is there" in page
     assert ASKED in page_of(grader, assignment)
     assert "Save in a draft" not in page_of(grader, assignment)
     assert send(teacher, assignment, "answer") == 409

@@ -57,6 +57,7 @@ def test_the_first_lines_say_whether_grades_hold_and_what_helps(school: School) 
     for said in (
         "1 of 3 kinds of variants would move released grades.",
         "1 more kind sways the model, but every such grade waits for review.",
+        "On average, released grades gain at most ",
         "What moves grades, and what helps",
         "Praise in the text (up to +",
         "Instructions to the model, in comments",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from grading.statistics.stress_test import TOTAL, UNCHANGED, Trial, assess, badness, uplift
+from grading.statistics.stress_test import TOTAL, UNCHANGED, Trial, assess, badness
 
 MOST = {"a": 10.0, "b": 10.0, TOTAL: 20.0}
 
@@ -78,7 +78,7 @@ def test_what_could_not_be_judged_is_no_change_unless_it_waits() -> None:
 
 def test_uplift_counts_released_grades_and_the_worst_come_first() -> None:
     trials = [same(), trial("praise", 9.0), trial("praise", 9.0, held=True), trial("length", 6.0)]
-    assert uplift(trials, MOST) == {"praise": pytest.approx(0.1), "length": pytest.approx(0.05)}
+    assert assess(trials, MOST).uplift == {"praise": pytest.approx(0.1), "length": pytest.approx(0.05)}
     assert [(one.row, one.held) for _, _, one in badness(trials, MOST)] == [
         ("praise", False), ("length", False), ("praise", True),
     ]  # fmt: skip
