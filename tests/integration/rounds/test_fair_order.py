@@ -52,7 +52,7 @@ class Line:
 
     def submit(self, priority: str, course: int, student: int) -> None:
         self.submitted += 1
-        round_id = f"round-{self.submitted}"
+        round_id = f"round-{self.submitted:03}"  # of the same moment, the lower id comes first
         of = self.session.get_one(Round, self.round_ids[course])
         values = {column.name: getattr(of, column.name) for column in Round.__table__.columns}
         values |= {"id": round_id, "number": 100 + self.submitted, "current": False, "priority": priority}
