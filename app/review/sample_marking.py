@@ -133,7 +133,7 @@ def _page(actor: Actor, assignment_id: int, criterion: str, submission_id: str, 
         after=found.ids[at + 1] if at + 1 < len(found.ids) else None,
         given=form.given.get(criterion),
         known=form.known,
-        compared=form.compared,
+        compared=form.compared and criterion in form.given,
         taken=taken,
         problem=problem,
     )

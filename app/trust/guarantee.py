@@ -25,13 +25,21 @@ from grading.store.database import now
 from grading.store.grades import release as grade_release
 from grading.store.trust import guarantees, release_samples, sentences
 from grading.store.trust.guarantees import Proof
-from grading.store.trust.release_samples import CONFIDENCES, SHARES, TOLERANCES, TargetRefused, Wanted
+from grading.store.trust.release_samples import (
+    CONFIDENCES,
+    MOST,
+    MOST_LEVELS,
+    SHARES,
+    TOLERANCES,
+    TargetRefused,
+    Wanted,
+)
 from grading.store.views import submission_lists
 
 pages = Blueprint("guarantee", __name__)
 ROOT = f"/assignments/{ANY}/trust"
 LEVELS, SUBMISSIONS = 150, 40
-"""To mark, as the form proposes it: enough levels for 70 % of what could be released at best, on average."""
+"""To mark, as the form proposes it."""
 LISTED = 50
 """Submissions that need a person and are listed."""
 SOURCES = (
@@ -167,7 +175,9 @@ def _offered(proof: Proof) -> dict[str, Any]:
         "confidences": CONFIDENCES,
         "tolerances": TOLERANCES,
         "levels": max(1, min(LEVELS, proof.levels // 2)),
+        "most_levels": MOST_LEVELS,
         "submissions": max(1, min(SUBMISSIONS, proof.drawable)),
+        "most_submissions": MOST,
     }
 
 

@@ -104,11 +104,13 @@ class JointGuarantee:
 def joint_guarantee(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> JointGuarantee:
     """What the draws prove with what is marked of them by now; `draws` are all, as for `guarantee`."""
     by_key = {work.key: work for work in works}
-    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
-    if not found:
-        return JointGuarantee(target, (), frozenset(), None, 0, 0, 0, (), {}, Reason.NOTHING_DRAWN, 0)
-    # the last of equal ones, as it says what is to be marked now
-    return max(reversed(found), key=lambda one: len(one.released))
+    return most_proven((_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)), target)
+
+
+def most_proven(found: Iterable[JointGuarantee], target: Target) -> JointGuarantee:
+    """What the draw proves that proves most; the last of equal ones, as it says what is to be marked now."""
+    nothing = JointGuarantee(target, (), frozenset(), None, 0, 0, 0, (), {}, Reason.NOTHING_DRAWN, 0)
+    return max(reversed(list(found)), key=lambda one: len(one.released), default=nothing)
 
 
 def next_joint_sample(

@@ -15,11 +15,11 @@ are: the limit must be allowed for fewer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from grading.statistics.joint_guarantee import JointGuarantee, Work
-from grading.statistics.release_guarantee import Draw, Gain, Item, Reason, Target, draw_of, gain_of, reason
+from grading.statistics.joint_guarantee import JointGuarantee, Work, most_proven
+from grading.statistics.release_guarantee import Draw, Gain, Item, Target, draw_of, gain_of, reason
 
 
 def level_key(submission: str, criterion: str) -> str:
@@ -39,11 +39,7 @@ def pooled_guarantee(works: Iterable[Work], target: Target, draws: Sequence[Draw
     `sample` and `marked` of the result count levels; `at_most_wrong` is of all criteria together.
     """
     by_key = {work.key: work for work in works}
-    found = [_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)]
-    if not found:
-        return JointGuarantee(target, (), frozenset(), None, 0, 0, 0, (), {}, Reason.NOTHING_DRAWN, 0)
-    # the last of equal ones, as it says what is to be marked now
-    return max(reversed(found), key=lambda one: len(one.released))
+    return most_proven((_proven(by_key, target, draw, tries) for tries, draw in enumerate(draws)), target)
 
 
 def next_level_sample(
@@ -59,13 +55,10 @@ def pooled_gain(works: Iterable[Work], target: Target, more: int, draws: Sequenc
     plan = _ordered(works, target, draws)
     found = gain_of(plan.items, plan.least, target, more, len(draws), unit=plan.unit)
     now = plan.least // plan.unit
-    if not found.most:
-        return Gain(found.marks, now, now)
     # marked levels are released with the others in proportion, as the sample is random
-    share = (found.most + found.marks) / found.most / plan.unit
-    return Gain(
-        found.marks, max(found.expected * share, now), max((found.most + found.marks) // plan.unit, now)
-    )
+    share = found.candidates / found.most / plan.unit if found.most else 0.0
+    most = found.candidates // plan.unit if found.most else 0
+    return replace(found, expected=max(found.expected * share, now), most=max(most, now))
 
 
 @dataclass(frozen=True)
@@ -80,24 +73,28 @@ class _Order:
 
 
 def _ordered(works: Iterable[Work], target: Target, draws: Sequence[Draw]) -> _Order:
-    """What is proven by now, then the others by score; what is not released any more last."""
+    """What is proven by now, then the others by score; last what is not released any more."""
     listed = list(works)
     proven = {key: at for at, key in enumerate(pooled_guarantee(listed, target, draws).released)}
     drawn = {level_of(key)[0] for draw in draws for key in draw.candidates}
     last = len(proven)
     there = sorted(
         (one for one in listed if one.here or one.key in drawn),
-        key=lambda one: (not one.here, proven.get(one.key, last), one.score, one.key),
+        key=lambda one: (not _may_be_released(one), proven.get(one.key, last), one.score, one.key),
     )
     items = [item for one in there for item in _items(one)]
     unit = max((len(one.wrong) for one in there), default=1)
     return _Order(items, sum(len(one.wrong) for one in there if one.key in proven), unit)
 
 
+def _may_be_released(work: Work) -> bool:
+    return work.here and work.found is not True
+
+
 def _items(work: Work) -> Iterator[Item]:
     for name, wrong in work.wrong.items():
-        # what is not released any more is as if it were wrong
-        known = wrong if work.here else wrong is not False
+        # of what is not released any more nothing is drawn: it is as if it were wrong
+        known = wrong if _may_be_released(work) else wrong is not False
         yield Item(level_key(work.key, name), work.scores.get(name, 0.0), known)
 
 
@@ -163,9 +160,10 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
     given = [
         (key, work.wrong[name])
         for key, (submission, name) in zip(draw.keys, map(level_of, draw.keys), strict=True)
-        if (work := works.get(submission)) is not None and work.here and name in work.wrong
+        if (work := works.get(submission)) is not None and name in work.wrong
     ]
-    not_marked = tuple(key for key, wrong in given if wrong is None)
+    waiting = [key for key, wrong in given if wrong is None]
+    not_marked = tuple(key for key in waiting if works[level_of(key)[0]].here)
     return JointGuarantee(
         target=target,
         released=tuple(one.key for one in released),
@@ -173,7 +171,7 @@ def _proven(works: Mapping[str, Work], target: Target, draw: Draw, tries: int) -
         threshold=max((one.score for one in released), default=None),
         at_most_wrong=bound if released else 0,
         sample=len(draw.keys),
-        marked=len(given) - len(not_marked),
+        marked=len(given) - len(waiting),
         not_marked=not_marked,
         criteria={},
         reason=reason(draw, target, size == len(groups), bool(not_marked)),

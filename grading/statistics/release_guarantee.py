@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate
-from math import comb, exp, prod
+from math import comb, exp, inf, lgamma, log, prod
 from random import Random
 
 FIRST_TRY = Fraction(4, 5)
@@ -39,6 +39,8 @@ COUNTS = (1, 2, 3, 4, 6, 9, 13)
 
 PLACES = 200
 """So many places, evenly spread, are compared as the end of what is released: for planning only."""
+ROUNDING = 1e-6
+"""Logarithms of chances that differ by less are compared in whole numbers."""
 UNSEEN = 0.01
 """The chance of an error that no score sees: for planning only, as scores may promise too much."""
 
@@ -138,6 +140,8 @@ class Gain:
     """Mean number of levels that may be released unread then, those of now included."""
     most: int
     """As many, if none of the sample is wrong."""
+    candidates: int
+    """Of how many the sample would be drawn, marked ones included."""
 
 
 @lru_cache(maxsize=8_192)
@@ -243,7 +247,7 @@ def gain(
     ordered, proven = _ordered(items, target, draws)
     found = gain_of(ordered, len(proven.released), target, more, len(draws), rule)
     now = len(proven.unread)
-    return Gain(found.marks, max(found.expected, now), max(found.most, now))
+    return replace(found, expected=max(found.expected, now), most=max(found.most, now))
 
 
 def gain_of(
@@ -259,9 +263,10 @@ def gain_of(
     plan = _plan(ordered, least, target, more, tries, rule, unit)
     provable = plan.limits[0] <= target.allowed(plan.size)
     most = sum(item.wrong is None for item in ordered[: plan.size]) - plan.marks if provable else 0
-    return Gain(plan.marks, plan.expected, most)
+    return Gain(plan.marks, plan.expected, most, plan.size)
 
 
+@lru_cache(maxsize=1_024)
 def fewest_marks(size: int, target: Target, tries: int = 0) -> int | None:
     """The smallest useful sample of a class of this size: without a wrong one it proves as many unread.
 
@@ -269,12 +274,22 @@ def fewest_marks(size: int, target: Target, tries: int = 0) -> int | None:
     small for the target.
     """
     risk = target.risk(tries)
+    most = log(risk) + ROUNDING
     further = int(1 / _exact(target.share)) + 1  # one more may be wrong; far larger parts need more marks
     for marks in range(1, size // 2 + 1):
         for part in range(2 * marks, min(size, 2 * marks + further) + 1):
-            if _none_found(part, marks, target.allowed(part) + 1) <= risk:
+            wrong = target.allowed(part) + 1
+            if _log_none_found(part, marks, wrong) <= most and _none_found(part, marks, wrong) <= risk:
                 return marks
     return None
+
+
+def _log_none_found(size: int, marks: int, wrong: int) -> float:
+    """The logarithm of `_none_found` up to rounding, which is faster than whole numbers."""
+    if wrong > size - marks:
+        return -inf
+    terms = (size - wrong, -(size - wrong - marks), -size, size - marks)
+    return sum(lgamma(abs(one) + 1) * (1 if one > 0 else -1) for one in terms if one)
 
 
 def _none_found(size: int, marks: int, wrong: int) -> Fraction:
@@ -358,7 +373,7 @@ def _plan(
     wrong = [[0.0, *accumulate(column)] for column in zip(*map(_predicted, ordered), strict=True)]
     best: _Plan | None = None
     for step in range(SIZES, 0, -1):
-        size = -(-len(ordered) // unit * step // SIZES) * unit
+        size = min(-(-len(ordered) // unit * step // SIZES) * unit, len(ordered))
         sample = min(marks, unread[size])
         if best is not None and (size < least or sample < min(marks, unread[-1])):
             break

@@ -22,5 +22,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """To the one before it."""
+    # before, limits would be read as those of whole submissions
+    op.execute("update guarantee_samples set replaced_at = at where together and replaced_at is null")
     op.drop_column("guarantee_candidates", "turns")
     op.drop_column("guarantee_samples", "together")

@@ -53,7 +53,7 @@ class GuaranteeState(BaseModel):
         examples=[True],
     )
     proven: int = Field(description="the number of submissions that are proven", examples=[96])
-    unread: int = Field(description="the number of them that nobody marked by all criteria", examples=[57])
+    unread: int = Field(description="the number of them of which not all levels are marked", examples=[57])
     ready: list[str] = Field(
         description="the IDs of the proven submissions that are not released", examples=[["4f0c2d91"]]
     )

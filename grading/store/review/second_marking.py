@@ -70,18 +70,27 @@ def draw_sample(session: Session, assignment: Assignment, count: int, seed: str)
 
 def load_sample(session: Session, assignment_id: int, ids: Sequence[str], actor: Actor) -> tuple[ToMark, ...]:
     """Progress of marking these submissions; those of other assignments are left out."""
-    mine = func.max(Mark.id).filter(Mark.by == actor.user_id)
+    mine = func.count(Mark.id).filter(Mark.by == actor.user_id)
     others = func.count(distinct(Mark.by)).filter(Mark.by != actor.user_id)
     query = (
-        select(Submission.id, mine.label("mine"), others.label("others"))
+        select(Submission.id, Round.rubric_version_id, mine.label("mine"), others.label("others"))
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
         .outerjoin(Mark, Mark.round_id == Round.id)
         .where(Submission.assignment_id == assignment_id, Submission.id.in_(ids[:MOST]))
-        .group_by(Submission.id)
+        .group_by(Submission.id, Round.rubric_version_id)
     )
     found = {row.id: row for row in session.execute(query)}
+    # who marked some criteria only, for a sample of single levels, has the others left
+    used = select(RubricVersion).where(
+        RubricVersion.id.in_({row.rubric_version_id for row in found.values()})
+    )
+    criteria = {one.id: len(one.rubric["criteria"]) for one in session.scalars(used)}
     return tuple(
-        ToMark(id=one, marked=found[one].mine is not None, others=found[one].others)
+        ToMark(
+            id=one,
+            marked=found[one].mine >= criteria[found[one].rubric_version_id],
+            others=found[one].others,
+        )
         for one in dict.fromkeys(ids)
         if one in found
     )

@@ -29,7 +29,7 @@ from grading.store.database import now
 from grading.store.grades import release
 from grading.store.tables import Assignment, GuaranteeRelease, GuaranteeSample, User
 from grading.store.trust import confidence, release_samples, sentences
-from grading.store.trust.grading_ground import GradedSubmission, load_graded, load_person_graded
+from grading.store.trust.grading_ground import GradedSubmission, load_graded
 from grading.store.trust.release_samples import LoadedSample, Member, Wanted
 from grading.store.trust.withdrawals import TakenBack, list_reasons
 
@@ -89,7 +89,7 @@ class CriterionProof:
     left: int
     """Submissions that are still to be marked."""
     by_person: bool
-    """People graded it everywhere, so there is nothing to prove."""
+    """People had graded it everywhere when the sample was drawn, so there is nothing to prove."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Proof:
     unread: int = 0
     """Of `proven` those that nobody marked by each criterion."""
     read: int = 0
-    """Levels of `proven` that are in the sample, and were found right."""
+    """Levels of `proven` that staff marked blind and found right."""
     threshold: float | None = None
     at_most_wrong: int = 0
     """Levels of a criterion (or of all together) among `proven`, with the target's confidence."""
@@ -181,6 +181,11 @@ class Proof:
     def reasons(self) -> dict[Why, int]:
         """How many submissions need a person, by reason."""
         return dict(Counter(one.why for one in self.needs_person))
+
+    @property
+    def releasable(self) -> int:
+        """How many may be released unread, as people count them: of single levels, all that are proven."""
+        return len(self.proven) if self.sample and self.sample.wanted.together else self.unread
 
     @property
     def stamp(self) -> str:
@@ -211,7 +216,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         works = _unmarked(session, assignment, drawable) if plain.fewest else []
         return replace(plain, gains=_gains(works, wanted, ()))
     now_ = _load_proven(session, assignment, row, graded)
-    sample, found, by_person, taken_back = now_.sample, now_.found, now_.by_person, now_.taken_back
+    sample, found, taken_back = now_.sample, now_.found, now_.taken_back
     facts, proven = _facts(session, sample), frozenset(now_.proven)
     return replace(
         plain,
@@ -222,12 +227,12 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         proven=now_.proven,
         ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
-        read=sum(key in proven for key, _ in sample.levels),
+        read=sum(wrong is False for one in now_.works if one.key in proven for wrong in one.wrong.values()),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
-        reason=found.reason,
-        criteria=tuple(_criteria(sample, found, by_person, graded)),
+        reason=_reason(sample, found),
+        criteria=tuple(_criteria(sample, found, graded)),
         needs_person=tuple(_needing(sample, now_.proven, graded, version)),
         taken_back=taken_back,
         gains=_gains(now_.works, wanted, sample.tries) if facts.done and not taken_back else (),
@@ -241,7 +246,6 @@ class _Proven:
     sample: LoadedSample
     works: Sequence[Work]
     found: JointGuarantee
-    by_person: frozenset[str]
     taken_back: tuple[TakenBack, ...]
     proven: tuple[str, ...]
     ready: tuple[str, ...]
@@ -251,14 +255,21 @@ def _load_proven(
     session: Session, assignment: Assignment, row: GuaranteeSample, graded: Mapping[str, GradedSubmission]
 ) -> _Proven:
     sample = release_samples.load_sample(session, row)
-    by_person = _graded_by_people(session, assignment, sample)
     taken_back = list_reasons(session, assignment, row, graded)
-    works = sample.works(graded, by_person)
+    works = sample.works(graded)
     prove = pooled_guarantee if sample.wanted.together else joint_guarantee
-    found = prove(works, sample.wanted.target, sample.tries)
+    found = prove(works, sample.wanted.target, sample.closed_tries)
     proven = () if taken_back else found.released
     ready = tuple(one for one in proven if graded[one].state == "open")
-    return _Proven(sample, works, found, by_person, taken_back, proven, ready)
+    return _Proven(sample, works, found, taken_back, proven, ready)
+
+
+def _reason(sample: LoadedSample, found: JointGuarantee) -> Reason:
+    """Why no more is proven: first because a draw is too small or not marked."""
+    for draw in sample.open_draws:
+        too_few = draw.limits[0] > sample.wanted.target.allowed(len(draw.candidates))
+        return Reason.TOO_FEW if too_few else Reason.NOT_MARKED
+    return found.reason
 
 
 def _next_tries(
@@ -308,17 +319,6 @@ def _gains(works: Sequence[Work], wanted: Wanted, tries: Sequence[Draw]) -> tupl
     return tuple(found)
 
 
-def _graded_by_people(session: Session, assignment: Assignment, sample: LoadedSample) -> frozenset[str]:
-    """Criteria that people graded everywhere."""
-    person = load_person_graded(session, assignment)
-    members = sample.members.values()
-    return frozenset(
-        name
-        for name in sample.criteria()
-        if all((one.round_id, name) in person for one in members if name in one.levels)
-    )
-
-
 def _facts(session: Session, sample: LoadedSample) -> SampleFacts:
     together = sample.wanted.together
     waiting = [(key, name) for name in sample.criteria() for key in sample.to_mark(name)]
@@ -344,7 +344,6 @@ def _counted(levels: Iterable[tuple[str, str]], together: bool) -> set[tuple[str
 def _criteria(
     sample: LoadedSample,
     found: JointGuarantee,
-    by_person: frozenset[str],
     graded: Mapping[str, GradedSubmission],
 ) -> Iterator[CriterionProof]:
     titles = {name: level.title for one in graded.values() for name, level in one.levels.items()}
@@ -360,8 +359,10 @@ def _criteria(
             seen=sum(sample.unblind(one.submission_id, name) for one in members),
             alone=result.alone if result else 0,
             left=len(sample.to_mark(name)),
-            by_person=name in by_person,
+            by_person=False,
         )
+    for name in titles.keys() - set(sample.criteria()):
+        yield CriterionProof(name, titles[name], 0, 0, 0, 0, 0, 0, by_person=True)
 
 
 def _needing(
@@ -370,13 +371,12 @@ def _needing(
     """What is neither released nor proven: the most uncertain first."""
     left = graded.keys() - frozenset(proven)
     open_ones = [graded[one] for one in left if graded[one].state != "released"]
-    waiting = {key for key, name in sample.levels if not sample.marks.has(sample.members[key].round_id, name)}
     for one in sorted(
         open_ones, key=lambda one: (-_doubt(sample.members.get(one.submission_id)), one.student)
     ):
         member = sample.members.get(one.submission_id)
         why = _why(one, member, sample, version)
-        if why == "uncertain" and one.submission_id in waiting:
+        if one.submission_id in sample.open_keys and why in ("differs", "not_blind", "uncertain"):
             why = "not_marked"
         names = () if member is None else _names(member, sample, why)
         titles = tuple(one.levels[name].title for name in names if name in one.levels)

@@ -41,13 +41,15 @@ from grading.store.tables import (
     RubricVersion,
 )
 from grading.store.trust import confidence
-from grading.store.trust.grading_ground import GradedSubmission, load_graded
+from grading.store.trust.grading_ground import GradedSubmission, load_graded, load_person_graded
 
 TINY = 1e-9
 SEED_BITS = 62
 SHARES, CONFIDENCES, TOLERANCES = (0.01, 0.02, 0.05, 0.1, 0.2), (0.8, 0.9, 0.95, 0.99), (0, 1, 2)
 MOST = 5_000
-"""Submissions (or levels) of one draw."""
+"""Submissions of one draw."""
+MOST_LEVELS = 1_000
+"""Levels of one draw: planning more takes seconds."""
 NO_SAMPLE = define_message("guarantee.no_sample", "No sample was drawn for this assignment.")
 
 
@@ -93,6 +95,11 @@ class Wanted:
     together: bool = True
     """Whether the share is of the levels of all criteria together, by a sample of single levels; else it is
     of the levels of each criterion, by a sample of whole submissions."""
+
+    @property
+    def most(self) -> int:
+        """Submissions (or levels) of one draw."""
+        return MOST_LEVELS if self.together else MOST
 
     @property
     def target(self) -> Target:
@@ -166,10 +173,13 @@ class LoadedSample:
     @cached_property
     def levels(self) -> tuple[tuple[str, str], ...]:
         """(submission, criterion) that are to be marked, in the order of the draws."""
-        keys = [key for draw in self.draws for key in draw.keys]
+        return tuple(one for draw in self.draws for one in self._levels_of(draw))
+
+    def _levels_of(self, draw: Draw) -> list[tuple[str, str]]:
         if self.wanted.together:
-            return tuple(one for one in map(level_of, keys) if one[0] in self.members)
-        return tuple((key, name) for key in keys if key in self.members for name in self.members[key].levels)
+            return [one for one in map(level_of, draw.keys) if one[0] in self.members]
+        here = (key for key in draw.keys if key in self.members)
+        return [(key, name) for key in here for name in self.members[key].levels]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -201,21 +211,35 @@ class LoadedSample:
 
     def unblind(self, key: str, criterion: str) -> bool:
         """Whether only people marked it who had seen the level: it counts as wrong until another one does."""
-        return (self.members[key].round_id, criterion) in self.marks.seen
+        member = self.members[key]
+        return member.current and (member.round_id, criterion) in self.marks.seen
 
-    def works(
-        self, standing: Mapping[str, GradedSubmission] | None = None, without: frozenset[str] = frozenset()
-    ) -> list[Work]:
-        """For the formulas, without these criteria; `standing` says which still have their grade."""
+    @cached_property
+    def open_draws(self) -> tuple[Draw, ...]:
+        """Those that are not marked to their end.
+
+        They prove nothing yet: what they prove would show which marks are wrong while these can be corrected.
+        """
+        left = {(key, name) for name in self.criteria() for key in self.to_mark(name)}
+        return tuple(draw for draw in self.draws if not left.isdisjoint(self._levels_of(draw)))
+
+    @property
+    def closed_tries(self) -> tuple[Draw, ...]:
+        """As `tries`, but those that are not marked to their end say nothing."""
+        return tuple(NO_LIMIT if draw in self.open_draws else draw for draw in self.tries)
+
+    @cached_property
+    def open_keys(self) -> frozenset[str]:
+        """The submissions that are to be marked in `open_draws`."""
+        return frozenset(key for draw in self.open_draws for key, _ in self._levels_of(draw))
+
+    def works(self, standing: Mapping[str, GradedSubmission] | None = None) -> list[Work]:
+        """For the formulas; `standing` says which still have their grade."""
         return [
             Work(
                 one.submission_id,
-                {name: score for name, score in one.scores.items() if name not in without},
-                {
-                    name: self.marks.wrong(one, name, self.row.tolerance)
-                    for name in one.levels
-                    if name not in without
-                },
+                one.scores,
+                {name: self.marks.wrong(one, name, self.row.tolerance) for name in one.levels},
                 standing is None or _stands(one, standing.get(one.submission_id)),
             )
             for one in self.members.values()
@@ -262,13 +286,14 @@ def draw(
     draw is a try, and spends a part of the risk.
     """
     wanted.require_offered()
-    if not 1 <= count <= MOST:
+    if not 1 <= count <= wanted.most:
         raise TargetRefused
     before = lock_open(session, assignment)
     if shown != (before.id if before else ""):
         raise SampleDrawn
     found = drawable(session, assignment, actor)
-    if not found:
+    kept = {name for one in found for name in one.levels} - graded_by_people(session, assignment, found)
+    if not kept:
         raise NothingToDraw
     if before is not None:
         before.replaced_at = now(session)
@@ -289,30 +314,45 @@ def draw(
     )
     session.add(sample)
     session.flush()
-    _add_members(session, sample, found)
+    _add_members(session, sample, found, kept)
     _draw(session, assignment, load_sample(session, sample), count, actor)
     return sample
 
 
-def _add_members(session: Session, sample: GuaranteeSample, found: Sequence[GradedSubmission]) -> None:
-    """Keep what may be drawn with its scores and levels of now."""
+def graded_by_people(session: Session, assignment: Assignment, found: Sequence[GradedSubmission]) -> set[str]:
+    """Criteria that people graded everywhere, so that there is nothing to prove.
+
+    Asked before a draw only: to leave out a criterion for what the sample shows of it makes a proof of the
+    others wrong more often.
+    """
+    person = load_person_graded(session, assignment)
+    names = {name for one in found for name in one.levels}
+    return {
+        name for name in names if all((one.round_id, name) in person for one in found if name in one.levels)
+    }
+
+
+def _add_members(
+    session: Session, sample: GuaranteeSample, found: Sequence[GradedSubmission], kept: Collection[str]
+) -> None:
+    """Keep what may be drawn with its scores and levels of now, of these criteria."""
     known = confidence.scores(session, sample.assignment_id, sample.calibration_id)
     for one in found:
         # a round that another transaction replaced meanwhile has none, and comes last
-        scores = {name: known.get((one.round_id, name), 1.0) for name in one.levels}
-        levels = {name: level.level for name, level in one.levels.items()}
-        kept = {"round_id": one.round_id, "scores": scores, "levels": levels}
-        session.add(GuaranteeMember(sample_id=sample.id, submission_id=one.submission_id, **kept))
+        levels = {name: level.level for name, level in one.levels.items() if name in kept}
+        scores = {name: known.get((one.round_id, name), 1.0) for name in levels}
+        row = {"round_id": one.round_id, "scores": scores, "levels": levels}
+        session.add(GuaranteeMember(sample_id=sample.id, submission_id=one.submission_id, **row))
     session.flush()
 
 
 def draw_more(session: Session, assignment: Assignment, count: int, actor: Actor) -> GuaranteeSample:
     """Draw more submissions of the same sample. Raises NotFound, TargetRefused, StillToMark."""
-    if not 1 <= count <= MOST:
-        raise TargetRefused
     sample = lock_open(session, assignment)
     if sample is None:
         raise NotFound(NO_SAMPLE)
+    if not 1 <= count <= wanted_of(sample).most:
+        raise TargetRefused
     loaded = load_sample(session, sample)
     if any(loaded.to_mark(name) for name in loaded.criteria()):
         raise StillToMark

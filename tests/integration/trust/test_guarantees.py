@@ -103,6 +103,32 @@ def test_single_levels_prove_all_criteria_together(works: Class) -> None:
     assert "50 single levels" in works.page()
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_nothing_shows_which_marks_are_wrong_before_all_are_given(works: Class, together: bool) -> None:
+    """They could be corrected, and would count as blind."""
+    school = works.school
+    works.draw(50, together=together, share=0.2, confidence=0.8)
+    *levels, (last, criterion) = works.drawn_levels()
+    bad = next(one for one, _ in levels if one != last)
+    for one, name in levels:
+        works.mark_level(one, name, 0 if one == bad else 3)
+    state = school.client().get(
+        f"/api/v1/assignments/{school.assignment}/guarantee", headers=school.token("teacher", "read")
+    )
+    assert (state.json["proven"], state.json["ready"]) == (0, [])
+    assert {one.why for one in works.proof().needs_person if one.submission_id in (bad, last)} == {
+        "not_marked"
+    }
+    with pytest.raises(NothingProven):
+        works.release()
+    works.mark_level(last, criterion)
+    proof = works.proof()
+    assert proof.proven
+    assert bad not in proof.proven
+    works.change(lambda session, one: release_samples.draw_more(session, one, 2, works.actor()))
+    assert set(works.proof().proven) <= set(proof.proven)  # by the first draw, which is marked
+
+
 def test_wrong_levels_of_a_sample_of_levels_stay_wrong(works: Class) -> None:
     """One that is found wrong is named; those deleted or regraded count, and more can be drawn."""
     works.draw(60, together=True, share=0.2, confidence=0.8)
@@ -325,18 +351,26 @@ def test_a_wrong_mark_cannot_be_dropped_by_deleting_its_submission(works: Class)
     assert (proof.proven, proof.reason) == ((), Reason.FOUND_WRONG)
 
 
-def test_what_people_graded_everywhere_needs_no_proof(works: Class) -> None:
-    works.draw()
-    works.mark(works.drawn(), think=0)
+@pytest.mark.parametrize("together", [True, False])
+def test_what_people_graded_everywhere_before_the_draw_needs_no_proof(works: Class, together: bool) -> None:
+    """After it, a criterion would be left out for what the sample shows of it."""
+    works.draw(together=together)
+    for one, criterion in works.drawn_levels():
+        works.mark_level(one, criterion, 0 if criterion == "think" else 3)
     assert not works.proof().proven
 
     def regrade(session: Any, _assignment: Any) -> None:
         for one in works.submissions:
             grade = session.query(tables.Grade).filter_by(submission_id=one).one()
-            edits.record_change(session, grade, Change(kind="confirm", target="think"), works.actor())
+            edits.record_change(session, grade, Change(kind="confirm", target="think"), works.actor("grader"))
 
     works.change(regrade)
-    assert works.proof().criteria[1].by_person
+    assert not works.proof().proven
+    works.draw(together=together)
+    levels = works.drawn_levels()
+    assert {name for _, name in levels} == {"load"}
+    assert [(one.id, one.by_person) for one in works.proof().criteria] == [("load", False), ("think", True)]
+    assert "graded by people" in works.page("grader")
 
 
 def test_a_round_that_another_transaction_replaces_meanwhile_comes_last(
