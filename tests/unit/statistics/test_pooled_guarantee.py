@@ -87,7 +87,9 @@ def test_what_is_not_marked_gone_or_away_counts_as_wrong() -> None:
     gone = [one for one in works(60, marked=marked) if one.key not in sorted(read)[:20]]
     assert pooled_guarantee(gone, Target(), [draw]).released == ()
     away = [replace(one, here=one.key != "000") for one in works(60, marked=marked)]
-    assert "000" not in pooled_guarantee(away, Target(), [draw]).released
+    found = pooled_guarantee(away, Target(), [draw])
+    assert "000" not in found.released
+    assert found.marked == 50  # what was marked is told in records, also of what is not released any more
 
 
 def test_what_could_not_be_released_at_the_draw_is_not_proven_by_it() -> None:
@@ -139,3 +141,17 @@ def test_the_gain_is_in_submissions() -> None:
     assert predicted.most == len(draw.candidates) // len(NAMES)
     assert abs(total / classes - predicted.expected) < 0.15 * predicted.most
     assert pooled_gain(works(200), Target(), 5).most == 0
+    # after a first draw, what was marked in it is counted as well
+    more = next_level_sample(works(200, marked=frozenset(draw.keys)), Target(), 120, 2, [draw])
+    marked = frozenset([*draw.keys, *more.keys])
+    both = pooled_guarantee(works(200, marked=marked), Target(), [draw, more])
+    further = pooled_gain(works(200, marked=frozenset(draw.keys)), Target(), 120, [draw])
+    assert further.most == len(both.released) == len(more.candidates) // len(NAMES)
+
+
+def test_of_a_submission_with_a_wrong_level_no_more_is_drawn() -> None:
+    first = next_level_sample(works(100), Target(), 60, 1)
+    wrong = frozenset(first.keys[:6])
+    then = works(100, wrong, frozenset(first.keys))
+    draw = next_level_sample(then, Target(), 80, 2, [first])
+    assert not {level_of(one)[0] for one in wrong} & {level_of(one)[0] for one in draw.keys}

@@ -170,6 +170,28 @@ def test_too_few_marks_prove_nothing() -> None:
     assert gain(items, Target(), 100).expected > gain(items, Target(), 60).expected
 
 
+@pytest.mark.parametrize(
+    ("size", "share", "confidence", "tries"),
+    [(90, 0.05, 0.95, 0), (400, 0.05, 0.95, 1), (8_000, 0.01, 0.99, 8), (60, 0.2, 0.8, 2)],
+)
+def test_no_smaller_sample_is_useful(size: int, share: float, confidence: float, tries: int) -> None:
+    target = Target(share, confidence)
+    useful = fewest_marks(size, target, tries)
+    assert useful is not None
+    parts = range(2 * useful, size + 1) if size < 1_000 else range(2 * useful, 2 * useful + 110)
+    proves = lambda marks, part: none_found(part, marks, target.allowed(part) + 1) <= target.risk(tries)  # noqa: E731
+    assert any(proves(useful, part) for part in parts)
+    assert not any(proves(useful - 1, part) for part in range(2 * (useful - 1), parts.stop))
+
+
+def none_found(size: int, marks: int, wrong: int) -> Fraction:
+    """The chance that a sample has none of so many wrong ones, level by level."""
+    chance = Fraction(1)
+    for at in range(wrong):
+        chance *= Fraction(size - marks - at, size - at)
+    return chance
+
+
 def test_a_further_draw_keeps_what_is_proven() -> None:
     items = [Item(key, 0.0 if at < 200 else 0.3) for at, key in enumerate(keys(400))]
     first = next_sample(items, Target(), 80, seed=1)
