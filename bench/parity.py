@@ -102,6 +102,14 @@ class Golden:
             found[at] = Shift(way, self.drawn.choice((-1, 1)), half)
         return found
 
+    def unlike(self, share: float) -> dict[int, Shift]:
+        """How a machine grades that rounds otherwise: a share of the levels is one off, in each run."""
+        found = {}
+        for at in range(GOLDEN):
+            moved = frozenset(one for one in self.each if self.drawn.random() < share)
+            found[at] = Shift("half the criteria", self.drawn.choice((-1, 1)), moved)
+        return found
+
 
 def _inward(level: int, by: int) -> int:
     """The same, or the other way where it would leave the scale: there it would be no shift."""
@@ -185,6 +193,41 @@ def measure(setting: Setting, quiet: int, planted: int, seed: int) -> Figures:
     return Figures(setting, quiet, false_alarms, planted, noticed, blamed, time.perf_counter() - began)
 
 
+@dataclass(frozen=True)
+class Unlike:
+    """Alarms about a machine that differs from the others in nothing but its rounding."""
+
+    setting: Setting
+    share: float
+    """Of levels that are one off."""
+    sets: int
+    """Sets of golden submissions, two nights each."""
+    alarms: int
+
+    def __str__(self) -> str:
+        return (
+            f"unlike machine, {self.setting}, {self.share:.0%} of levels: {self.alarms} of {self.sets} sets"
+        )
+
+
+def unlike(setting: Setting, share: float, sets: int, seed: int) -> Unlike:
+    """Two nights for each set; the second one has nights before to compare with."""
+    alarms = 0
+    for number in range(sets):
+        golden = Golden(random.Random(f"{seed} unlike {share} {number}"), setting)
+        cluster, shift = Nights(golden), golden.unlike(share)
+        alarms += any(cluster.play(shift) for _ in range(2))
+    return Unlike(setting, share, sets, alarms)
+
+
+def unlike_settings() -> Iterator[tuple[Setting, float]]:
+    """Those of the documentation."""
+    for noise in (0.0, 0.05):
+        for criteria in (1, 3, 5, 8):
+            for share in (0.01, 0.02, 0.04, 0.08):
+                yield Setting(criteria, noise), share
+
+
 def settings() -> Iterator[Setting]:
     """Those of the documentation."""
     for noise in (0.0, 0.02, 0.05):
@@ -211,7 +254,7 @@ def settings() -> Iterator[Setting]:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(nights: int, planted: int, seed: int, only: str, as_json: bool) -> None:
     """Whether nightly parity notices a machine that grades otherwise."""
-    found = []
+    found = list[Figures | Unlike]()
     for setting in settings():
         if only not in str(setting):
             continue
@@ -219,5 +262,12 @@ def command(nights: int, planted: int, seed: int, only: str, as_json: bool) -> N
         found.append(one)
         if not as_json:
             click.echo(str(one))
+    for setting, share in unlike_settings():
+        if only not in f"unlike machine, {setting}":
+            continue
+        alarms = unlike(setting, share, nights, seed)
+        found.append(alarms)
+        if not as_json:
+            click.echo(str(alarms))
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))

@@ -70,10 +70,12 @@ def make_model(
     context: int = 4096,
     dtype: Literal["float32", "bfloat16"] = "float32",
     seed: int = 0,
+    tokens: int = 0,
 ) -> Path:
     """Write a model that mlx-lm loads, with a byte-level tokenizer of about 512 tokens.
 
     The same arguments give the same weights, another seed others of the same spread.
+    With `tokens` the model knows as many, of which the tokenizer knows only its own.
     `system` false gives a template that refuses the system role.
     Every second layer of kind `gemma3` sees only the last `WINDOW` tokens; its output shares the embedding.
     """
@@ -89,7 +91,7 @@ def make_model(
         "num_key_value_heads": shape.kv_heads,
         "head_dim": shape.head_dim,
         "rms_norm_eps": 1e-6,
-        "vocab_size": vocabulary,
+        "vocab_size": max(vocabulary, tokens),
         "rope_theta": 10000.0,
         "max_position_embeddings": context,
         "tie_word_embeddings": False,

@@ -16,6 +16,7 @@ def benchmarks() -> Sections:
             "pages": "bench.pages.command:command",
             "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",
+            "batches": "bench.batches.command:command",
             "sandbox": "bench.sandbox:command",
             "weights": "bench.weights:command",
             "guarantee": "bench.guarantee.command:command",

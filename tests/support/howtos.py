@@ -86,6 +86,7 @@ NOT_PLAYED = {
     "benchmarks.md: Cost beside a bare Celery chord": BENCH,
     "benchmarks.md: Sandbox": BENCH,
     "benchmarks.md: Engines": BENCH,
+    "benchmarks.md: Batches": BENCH,
     "benchmarks.md: Pages": BENCH,
     "benchmarks-router.md: Benchmarks of the router": BENCH,
     "model-faults.md: What real servers do": "tests/integration/engines/test_real_servers.py plays them",

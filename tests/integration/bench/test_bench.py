@@ -49,6 +49,19 @@ def test_bare_chords_pass_the_guard_for_messages(redis_url: str) -> None:
         chords.app.close()
 
 
+@pytest.mark.soak  # it measures; that tokens are the same, tests of the mlx engine show
+def test_batches_are_measured_with_a_model_made_on_the_spot() -> None:
+    sizes = "--requests 3 --tokens 4 --shared 20 --own 8 --steps 2 --turns 1 --at-once 2"
+    asked = ["batches", "--model", "tiny", "--numbers", "bfloat16,float32", "--json", *sizes.split()]
+    run = CliRunner().invoke(bench, asked)
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)["found"]
+    exact = [one for one in found if one.get("way") == {"device": "cpu", "numbers": "float32", "at_once": 2}]
+    assert [(one["answers"], one["differ"]) for one in exact] == [(3, 0)]
+    assert [one["grading"] for one in found if "grading" in one] == [1, 1]
+    assert all(one["queued_ms"]["median"] >= 0 for one in found if "doing" in one)
+
+
 @pytest.mark.soak  # that the tokens are the same, tests of the mlx engine show, too
 @pytest.mark.timeout(300)  # it takes a few seconds, but starts a server, on a machine that may be busy
 def test_engines_are_measured_beside_a_real_server_and_write_the_same_tokens(

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from bench.parity import Setting, measure
+from bench.parity import Setting, measure, unlike
 from grading.domain.jobs import Tokens
 from grading.domain.shadow_runs import ShadowOutcome
 from grading.statistics import parity
@@ -52,6 +52,11 @@ def test_a_planted_machine_is_noticed_and_noise_is_not() -> None:
     found = measure(Setting(criteria=4, noise=0.03), quiet=12, planted=5, seed=3)
     assert (found.false_alarms, found.blamed) == (0, 0)
     assert set(found.noticed.values()) == {5}
+
+
+def test_rounding_of_another_device_is_noticed_only_where_it_moves_levels() -> None:
+    noticed = {share: unlike(Setting(5, 0.0), share, sets=10, seed=1).alarms for share in (0.0, 0.01, 0.2)}
+    assert noticed == {0.0: 0, 0.01: 0, 0.2: 10}
 
 
 def test_of_two_machines_without_a_past_neither_is_sure_to_be_wrong() -> None:
