@@ -87,7 +87,10 @@ def test_no_attack_on_failing_work_publishes_more_than_the_evidence_bears(kind: 
     escaped = []
     for attack, language in product(load(kind), LANGUAGES):
         if (language != of_one_language(attack)) == other:
-            escaped += escapes(attack, language, "mixed", Obedient(attack.plain), Gullible(attack.plain))
+            engines: list[Scripted] = [Obedient(attack.plain)]
+            if "{" in attack.text:  # else there is no answer to hand on, and both say the same
+                engines.append(Gullible(attack.plain))
+            escaped += escapes(attack, language, "mixed", *engines)
     assert escaped == []
 
 
