@@ -160,6 +160,11 @@ def test_samples_are_spread_over_levels_and_what_waits_ends_with_the_trial(schoo
         model_trials.decide(session, trial, "refused", actor)
         assert shadow_runs.count_states(session) == {}
         assert session.get_one(ModelTrial, trial).decision == "refused"
+        again = model_trials.start_trial(session, school.assignment, wanted, actor)
+        shadow_runs.give_up(session, session.query(ShadowRun).filter_by(trial_id=again), "no_answer")
+    shown = school.client("teacher").get(f"/model-trials/{again}").text
+    assert "The machine did not answer." in shown
+    assert "Ask an administrator to look at the machine" in shown
 
 
 def test_golden_submissions_are_proposed_chosen_and_shown(school: School) -> None:
