@@ -175,6 +175,6 @@ def test_a_system_moves_to_another_computer_in_the_middle_of_its_work(
         site(there, (there / "config.toml").read_text(), database, redis.url) as new,
     ):
         moved = Client(start(new, "web", "store", "sweep", "worker"), client.token)
-        assert moved.status(done["id"])["status"] == "graded"  # tokens move along
+        assert moved.submission(done["id"])["status"] == "graded"  # tokens move along
         new.until_final(10, 90)
         assert_graded_once(new.store, 10)
