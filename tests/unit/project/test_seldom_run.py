@@ -1,6 +1,6 @@
 """What `make test` seldom or never runs fits the code: mypy reads no tests, and no scripts either.
 
-Names that come from Grader's modules are there, and functions and tables take what they are given.
+Names of Grader's modules, classes and instances are there, and functions and tables take what they are given.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import ast
 import importlib
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -48,8 +50,9 @@ def misfits(text: str) -> Iterator[str]:
                     yield f"{node.lineno}: {node.module}.{one.name}"
     for name in bound(nodes):
         known.pop(name, None)
+    instances = instances_of(nodes, known)
     for node in nodes:
-        if isinstance(node, ast.Attribute) and _lacks(value(node.value, known), node.attr):
+        if isinstance(node, ast.Attribute) and lacks(node, known, instances):
             yield f"{node.lineno}: {ast.unparse(node)}"
         elif isinstance(node, ast.Call) and (why := refused(value(node.func, known), node)):
             yield f"{node.lineno}: {ast.unparse(node.func)}: {why}"
@@ -75,6 +78,54 @@ def bound(nodes: list[ast.AST]) -> Iterator[str]:
             yield node.name
 
 
+def instances_of(nodes: list[ast.AST], known: dict[str, Any]) -> dict[str, type]:
+    """Names that stand for instances of one class of ours wherever the file binds them."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id].append(made_by(node.value, known))
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            found[node.arg].append(value(node.annotation, known))
+    times: dict[str, int] = defaultdict(int)
+    for name in bound(nodes):
+        times[name] += 1
+    return {
+        name: classes[0]
+        for name, classes in found.items()
+        if len(classes) == times[name]
+        and all(one is classes[0] for one in classes)
+        and isinstance(classes[0], type)
+        and classes[0].__module__.partition(".")[0] in OURS
+    }
+
+
+def made_by(node: ast.AST, known: dict[str, Any]) -> Any:
+    """The class of what a call gives."""
+    called = value(node.func, known) if isinstance(node, ast.Call) else UNKNOWN
+    if called is UNKNOWN or isinstance(called, type):
+        return called
+    try:
+        return get_type_hints(called).get("return", UNKNOWN)
+    except (NameError, TypeError):  # of names that only type checkers import
+        return UNKNOWN
+
+
+def has(of: type, name: str) -> bool:
+    """Whether instances of a class have this attribute."""
+    return name in own_names(of) or hasattr(of, name) or hasattr(of, "__getattr__")
+
+
+@cache
+def own_names(of: type) -> frozenset[str]:
+    """What its classes annotate, or name of themselves."""
+    found: set[str] = set()
+    for one in of.__mro__[:-1]:
+        found |= {*vars(one).get("__annotations__", {})}
+        if one.__module__ != "builtins":
+            found |= set(re.findall(r"\bself\.(\w+)", inspect.getsource(one)))
+    return frozenset(found)
+
+
 def value(node: ast.AST, known: dict[str, Any]) -> Any:
     """What a name, or a name of one of our modules or classes, stands for."""
     if isinstance(node, ast.Name):
@@ -85,8 +136,13 @@ def value(node: ast.AST, known: dict[str, Any]) -> Any:
     return UNKNOWN
 
 
-def _lacks(of: Any, name: str) -> bool:
-    return isinstance(of, ModuleType | type) and not hasattr(of, name)
+def lacks(node: ast.Attribute, known: dict[str, Any], instances: dict[str, type]) -> bool:
+    """Whether a module, a class or an instance has no such name."""
+    of = value(node.value, known)
+    if isinstance(of, ModuleType | type):
+        return not hasattr(of, node.attr)
+    instance = instances.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    return instance is not None and not has(instance, node.attr)
 
 
 def refused(called: Any, call: ast.Call) -> str:
@@ -120,6 +176,8 @@ def test_what_is_seldom_run_fits_the_code() -> None:
         "from grading.store import tables\ntables.Round.none",
         "from grading.store import tables\ntables.Round(none=1)",
         "from grading.store.trust import parity\nparity.night_of()",
+        "from grader_client import Client\nclient = Client('', '')\nclient.status('')",
+        "from grader_client import Client\ndef test(client: Client) -> None:\n    client.status('')",
         "def test() -> None:\n    from tests.e2e.courses.show_pages import open_school\n    open_school()",
     ],
 )
