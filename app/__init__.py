@@ -34,6 +34,7 @@ from app.web import (
     rate_limits,
     request_ids,
     security,
+    static_files,
     template_helpers,
 )
 from app.web.i18n import translate
@@ -65,6 +66,7 @@ def create_app(services: Services) -> Flask:
     auth.load_users(app)
     grade_view_audit.watch(app, services.store)
     Bootstrap5(app)
+    static_files.name_by_content(app)
     load_installed_messages()
     translate(app)
     template_helpers.install(app)

@@ -185,6 +185,22 @@ def test_headers(school: School) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
+def test_browsers_keep_static_files_until_their_content_changes(school: School) -> None:
+    client = school.client("teacher")
+    page = client.get("/machines").get_data(as_text=True)
+    found = re.findall(r'(?:src|href)="(/(?:bootstrap/)?static/[^"]+)"', page)
+    assert len(found) > 8
+    for address in found:
+        path, _, version = address.partition("?v=")
+        for asked, kept in ((address, True), (f"{path}?v=0{version[1:]}x", False), (path, False)):
+            with client.get(asked) as answer:
+                assert answer.status_code == 200, asked
+                said = answer.headers["Cache-Control"]
+            assert said == ("public, max-age=31536000, immutable" if kept else "no-cache"), asked
+    with client.get("/static/web/none.css?v=") as answer:
+        assert answer.status_code == 404
+
+
 # --- every role × every route -------------------------------------------------------------------------
 # stands in test_pages_matrix.py; a new route needs one line in pages_expected.py
 
@@ -356,7 +372,7 @@ def test_hostile_text_is_escaped_everywhere(school: School, text: str) -> None:
     school.grade(submission, report(text), released=True)
     for name, url in (("anna", f"/submissions/{submission}"), ("teacher", "/"), ("anna", "/")):
         page = school.client(name).get(url).get_data(as_text=True)
-        body = re.sub(r'<script nonce="[^"]+" src="/static/[a-z/]+\.js"( defer)?></script>', "", page)
+        body = re.sub(r'<script nonce="[^"]+" src="/static/[a-z/]+\.js\?v=\w+"( defer)?></script>', "", page)
         for bad in ("<script", "<img", "<svg", "<iframe", 'href="javascript', ">49<"):
             assert bad not in body.lower()
         assert "evil.example" not in "".join(re.findall(r'(?:src|href|action)="[^"]*"', body))
