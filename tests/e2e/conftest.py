@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page
@@ -17,6 +19,9 @@ from tests.conftest import WAIT_MS, asks_loopback_only, running_browser
 from tests.e2e.browsing import as_new
 from tests.integration.webapp import School
 from tests.support.servers.closing import ends_what_it_sends
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 @pytest.fixture(scope="package")
@@ -38,15 +43,36 @@ def quick_status() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def site(school: School) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, ends_what_it_sends(school.app), threaded=True)
+@dataclass
+class Shown:
+    """The app of the school whose pages are looked at now."""
+
+    app: WSGIApplication | None = None
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        assert self.app is not None, "no school is open"
+        return self.app(environ, start_response)
+
+
+@pytest.fixture(scope="package")
+def server() -> Iterator[tuple[str, Shown]]:
+    """One address for all schools: scripts and styles that the browser has of it are not loaded again."""
+    shown = Shown()
+    server = make_server("127.0.0.1", 0, ends_what_it_sends(shown), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"http://127.0.0.1:{server.server_port}", shown
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def site(server: tuple[str, Shown], school: School) -> Iterator[str]:
+    address, shown = server
+    shown.app = school.app
+    yield address
+    shown.app = None
 
 
 @pytest.fixture(scope="module")
