@@ -40,8 +40,9 @@ BROWSER_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    # pages live for seconds: optimising their scripts and collecting garbage often costs more than it saves
-    "--js-flags=--no-opt --min-semi-space-size=32",
+    # pages live for seconds: optimising their scripts and collecting garbage often costs more than it saves,
+    # and what is not used for a moment, such as axe, is used again on the next page
+    "--js-flags=--no-opt --min-semi-space-size=32 --no-flush-bytecode",
     # whatever is not on this machine is asked of a proxy that is not there
     "--proxy-server=http://127.0.0.1:9",
     "--proxy-bypass-list=127.0.0.1;localhost",
