@@ -36,9 +36,10 @@ STUDENTS_WORK = (
 
 # after a quote, a space or the like: the beginning of an absolute path
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'=:(`\[])/(?:home|root|work|Users)/\w""")
+# what words begin with stands together: asked for at each place once, not by each kind
 SECRET = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}|\bglpat-[\w-]{20}"
-    r"|\bhf_[A-Za-z0-9]{30}|\bsk-[A-Za-z0-9]{32}|\bxox[baprs]-[\w-]{20}|\bwhsec_[A-Za-z0-9+/]{24}"
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(?:AKIA[0-9A-Z]{16}\b|gh[pousr]_[A-Za-z0-9]{36}|glpat-[\w-]{20}"
+    r"|hf_[A-Za-z0-9]{30}|sk-[A-Za-z0-9]{32}|xox[baprs]-[\w-]{20}|whsec_[A-Za-z0-9+/]{24})"
 )
 REGISTRY = re.compile(
     r"https?://[\w.:-]+(?:/\w+)*/(?:simple|packages)\b|-{2}(?:extra-)?index.url|-{2}find.links[ =]\S*:"
