@@ -55,18 +55,24 @@ class _Factors:
 def _factors(known: Rates) -> _Factors:
     """Where machines share no stage nothing tells a slow machine from a long stage: then it is the stage."""
     mean = _mean(known.values())
-    machines = {m: 0.0 for m, _ in known}
-    stages = {s: 0.0 for _, s in known}
+    of_machines: dict[str, list[tuple[float, str, float]]] = {m: [] for m, _ in known}
+    of_stages: dict[str, list[tuple[float, str, float]]] = {s: [] for _, s in known}
+    for (machine, stage), (rate, weight) in known.items():
+        of_machines[machine].append((rate - mean, stage, weight))
+        of_stages[stage].append((rate - mean, machine, weight))
+    machines = dict.fromkeys(of_machines, 0.0)
     for _ in range(TURNS):
-        stages = {
-            s: _mean((v - mean - machines[m], w) for (m, t), (v, w) in known.items() if t == s)
-            for s in stages
-        }
-        machines = {
-            m: _mean((v - mean - stages[s], w) for (n, s), (v, w) in known.items() if n == m)
-            for m in machines
-        }
+        before = machines
+        stages = {s: _beside(machines, of) for s, of in of_stages.items()}
+        machines = {m: _beside(stages, of) for m, of in of_machines.items()}
+        if machines == before:  # nor would the next turns change anything
+            break
     return _Factors(mean, machines, stages)
+
+
+def _beside(others: Mapping[str, float], rates: Iterable[tuple[float, str, float]]) -> float:
+    """The mean of (rate, name, weight)s beside what others of these names give."""
+    return _mean([(rate - others[name], weight) for rate, name, weight in rates])
 
 
 def _counts(profile: SpeedProfile) -> float:
@@ -130,5 +136,8 @@ def peer_health(peer: Peer) -> float:
 
 def _mean(values: Iterable[tuple[float, float]]) -> float:
     """Of (value, weight)s."""
-    found = list(values)
-    return sum(v * w for v, w in found) / sum(w for _, w in found) if found else 0.0
+    total = weights = 0.0
+    for value, weight in values:
+        total += value * weight
+        weights += weight
+    return total / weights if weights else 0.0
