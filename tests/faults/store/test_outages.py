@@ -23,7 +23,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import func, select, text, update
 from werkzeug.test import TestResponse
 
-from app import Services, create_app
+from app import Services
 from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.broker.heartbeats import Heartbeat
@@ -31,7 +31,7 @@ from grading.config.settings import load
 from grading.domain.round_states import RoundState, RunState
 from grading.store import Store, schema, tables
 from grading.store.database import now
-from tests.integration.webapp import CODE, School
+from tests.integration.webapp import CODE, School, make_app
 from tests.support.factories import add_assignment, add_student
 from tests.support.services import Postgres, PostgresDatabases, SqliteDatabases, own_postgres
 from tests.support.system import (
@@ -213,7 +213,7 @@ def test_uploads_are_accepted_while_redis_has_no_memory(
     school = School(url)
     header = school.token("anna")
     with server_side(root, url, redis_url) as server:
-        school.app = create_app(replace(school.services, dispatch=server.dispatch))
+        school.app = make_app(replace(school.services, dispatch=server.dispatch))
         server.dispatch.registry.heartbeat(Heartbeat("p", "dgx-spark-2", 64, 0, BOTH))
         full_redis(True)
         assert [upload(school, header).status_code for _ in range(3)] == [202, 202, 202]
@@ -274,7 +274,7 @@ def test_a_database_locked_for_long_is_away_not_broken(tmp_path: Path) -> None:
     school = School(tmp_path)
     header = school.token("anna")
     impatient = Store(school.store.url, wait_s=0.2)
-    school.app = create_app(replace(school.services, store=impatient))
+    school.app = make_app(replace(school.services, store=impatient))
     with school.store.write() as session:
         session.execute(text("select 1"))
         with ThreadPoolExecutor(4) as pool:
@@ -415,7 +415,7 @@ def web_app(made: Site) -> Iterator[FlaskClient]:
     """A web app with connections of its own."""
     store, dispatch = Store(made.store.url), open_dispatch(made.config)
     forgets = ForgetsSome(dispatch.config, dispatch.celery, dispatch.registry)
-    yield create_app(Services(made.config, store, forgets, "only for tests")).test_client()
+    yield make_app(Services(made.config, store, forgets, "only for tests")).test_client()
     close_dispatch(dispatch)
     store.close()
 

@@ -18,7 +18,6 @@ from flask.testing import FlaskClient
 from redis import Redis
 from sqlalchemy import func, select
 
-from app import create_app
 from app.gateway import GatewayServices
 from grading.assignments.editor.folder import compose
 from grading.assignments.loader import read_files
@@ -31,7 +30,7 @@ from grading.store import tables
 from grading.store.assignments import settings as assignment_settings
 from grading.store.assignments import versions as rubric_versions
 from grading.store.tables import Grade, Outbox, Round, RubricVersion
-from tests.integration.webapp import School, form_token, report
+from tests.integration.webapp import School, form_token, make_app, report
 
 
 @pytest.fixture
@@ -486,7 +485,7 @@ def test_a_model_drafts_a_rubric_that_a_person_takes(tmp_path: Path, redis_url: 
 
     gateway = GatewayServices(config, school.store, leases, Talks(leases.redis), send)
     school.services = replace(school.services, gateway=gateway)
-    school.app = create_app(school.services)
+    school.app = make_app(school.services)
     client, address = school.client("teacher"), f"/assignments/{school.assignment}/rubric"
     machine = Machine(redis_url, json.dumps({"criteria": [CRITERION]}) if good else "I would rather not.")
     thread = threading.Thread(target=machine.serve)

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from standardwebhooks import Webhook
 from werkzeug.serving import make_server
 
-from app import Services, create_app
+from app import Services
 from app.webhooks import views
 from cli.commands.webhook import Listener, webhook
 from cli.settings import Settings
@@ -27,7 +27,7 @@ from grading.store import tables
 from grading.store.accounts import users
 from grading.store.integrations import webhooks
 from tests.integration.integrations.test_webhooks import URL, message, signed
-from tests.integration.webapp import CODE, SECRET, School, configuration, form_token
+from tests.integration.webapp import CODE, SECRET, School, configuration, form_token, make_app
 
 HERE = ["127.0.0.1/32"]
 
@@ -239,7 +239,7 @@ def test_two_secrets_live_while_one_takes_the_place_of_the_other(school: School)
     given = Services(
         config=school.services.config, store=school.store, dispatch=school.dispatch, secret_key="k" * 20
     )
-    client, key = create_app(given).test_client(), "k" * 20
+    client, key = make_app(given).test_client(), "k" * 20
 
     def status(secret: str, name: str) -> int:
         body = told("course.other")

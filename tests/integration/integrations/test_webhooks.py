@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from app import Services, create_app
+from app import Services
 from grading.integrations import events
 from grading.store import tables
-from tests.integration.webapp import CODE, SECRET, School
+from tests.integration.webapp import CODE, SECRET, School, make_app
 
 URL = "/webhooks/lms/canvas"
 OLDER_SECRET = "whsec_" + base64.b64encode(b"an older secret of 32 bytes long").decode()
@@ -105,7 +105,7 @@ def test_secrets_can_be_rotated_and_must_be_long(school: School) -> None:
             lms_secrets={"canvas": secrets},
         )
         body = message()
-        answer = create_app(services).test_client().post(URL, data=body, headers=signed(body, secret=used))
+        answer = make_app(services).test_client().post(URL, data=body, headers=signed(body, secret=used))
         assert answer.status_code == status
 
 

@@ -12,7 +12,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
-from app import create_app
 from app.operations import metrics
 from cli.servers.certificates import certificate_ends
 from grading.broker.heartbeats import Heartbeat
@@ -24,7 +23,7 @@ from grading.store.database import now
 from grading.store.learning_platforms import all_tables
 from grading.store.reporting.operations import usual_prompts
 from grading.store.rounds import lifecycle
-from tests.integration.webapp import School, configuration
+from tests.integration.webapp import School, configuration, make_app
 from tests.support.factories import begin_round, result
 from tests.support.redis_servers import certificates
 from tests.support.tls_servers import tls_server
@@ -37,7 +36,7 @@ Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def school(tmp_path: Path) -> Iterator[School]:
     made = School(tmp_path)
     made.services = replace(made.services, metrics_token=TOKEN)
-    made.app = create_app(made.services)
+    made.app = make_app(made.services)
     yield made
     made.close()
 
@@ -115,7 +114,7 @@ def test_metrics_are_for_this_machine_or_with_the_token(
 
 
 def test_without_a_token_none_is_accepted(school: School) -> None:
-    app = create_app(replace(school.services, metrics_token=""))
+    app = make_app(replace(school.services, metrics_token=""))
     answer = app.test_client().get(
         "/metrics", headers={"Authorization": "Bearer "}, environ_base={"REMOTE_ADDR": "10.0.0.9"}
     )

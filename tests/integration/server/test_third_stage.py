@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app import create_app
 from cli.commands.demo import Sample, _show
 from grading.assignments.editor import rubric_from_model
 from grading.config.settings import Config
@@ -28,7 +27,7 @@ from grading.domain.stages import StageOutput, StageRow
 from grading.integrations.canvas import values
 from grading.scoring.plain_text_report import as_text
 from grading.store.tables import Grade
-from tests.integration.webapp import School, form_token
+from tests.integration.webapp import School, form_token, make_app
 from tests.support.aging import Played, played
 from tests.support.factories import RUBRIC, add_assignment, submit
 from workers.machine.engines.base import Engine, Generation, Progress, Request
@@ -110,7 +109,7 @@ def system(school: School, redis_url: str, root: Path, tmp_path: Path) -> Iterat
     config = shipped.replace("[machines.stages]\n", placed, 1)
     (tmp_path / "config.toml").write_text(config, encoding="utf-8")
     with played(f"sqlite:///{tmp_path / 'grader.db'}", redis_url, tmp_path) as made:
-        school.app = create_app(
+        school.app = make_app(
             replace(school.services, config=made.server.config, dispatch=made.server.dispatch)
         )
         yield made
