@@ -38,7 +38,7 @@ from grading.store.views import submission_lists
 
 pages = Blueprint("guarantee", __name__)
 ROOT = f"/assignments/{ANY}/trust"
-LEVELS, SUBMISSIONS = 150, 40
+LEVELS, SUBMISSIONS = 160, 40
 """To mark, as the form proposes it."""
 LISTED = 50
 """Submissions that need a person and are listed."""
@@ -170,11 +170,19 @@ def _page(actor: Actor, assignment_id: int, problem: str = "") -> str:
 
 def _offered(proof: Proof) -> dict[str, Any]:
     """The choices of the form, and how many marks it proposes."""
+    most = max(1, min(LEVELS, proof.levels // 2))
+    # of the numbers whose gain is known, the largest
+    gain = (
+        None
+        if proof.sample
+        else max((one for one in proof.gains if one.marks <= most), key=lambda one: one.marks, default=None)
+    )
     return {
+        "gain": gain,
         "shares": SHARES,
         "confidences": CONFIDENCES,
         "tolerances": TOLERANCES,
-        "levels": max(1, min(LEVELS, proof.levels // 2)),
+        "levels": gain.marks if gain else most,
         "most_levels": MOST_LEVELS,
         "submissions": max(1, min(SUBMISSIONS, proof.drawable)),
         "most_submissions": MOST,

@@ -163,6 +163,8 @@ class Proof:
     """Of `proven` those that nobody marked by each criterion."""
     read: int = 0
     """Levels of `proven` that staff marked blind and found right."""
+    released_levels: int = 0
+    """All levels of `proven` that the guarantee is about."""
     threshold: float | None = None
     at_most_wrong: int = 0
     """Levels of a criterion (or of all together) among `proven`, with the target's confidence."""
@@ -228,6 +230,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
         read=sum(wrong is False for one in now_.works if one.key in proven for wrong in one.wrong.values()),
+        released_levels=sum(len(one.wrong) for one in now_.works if one.key in proven),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,

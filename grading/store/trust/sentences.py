@@ -9,17 +9,17 @@ BOUNDS = {
     0: define_message(
         "guarantee.bound_0",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
-        "differ from those that staff gave.",
+        "differ from those that staff would give.",
     ),
     1: define_message(
         "guarantee.bound_1",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
-        "are more than one level from those that staff gave, or more than half of a short scale.",
+        "are more than one level from those that staff would give, or more than half of a short scale.",
     ),
     2: define_message(
         "guarantee.bound_2",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels of each criterion "
-        "are more than two levels from those that staff gave, or more than half of a short scale.",
+        "are more than two levels from those that staff would give, or more than half of a short scale.",
     ),
 }
 """By how many levels one may be off, where the share is of each criterion."""
@@ -27,17 +27,19 @@ POOLED = {
     0: define_message(
         "guarantee.pooled_0",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
-        "together, differ from those that staff gave.",
+        "together, differ from those that staff would give.",
     ),
     1: define_message(
         "guarantee.pooled_1",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
-        "together, are more than one level from those that staff gave, or more than half of a short scale.",
+        "together, are more than one level from those that staff would give, or more than half of a "
+        "short scale.",
     ),
     2: define_message(
         "guarantee.pooled_2",
         "With %(confidence)s %% confidence, at most %(share)s %% of the released levels, of all criteria "
-        "together, are more than two levels from those that staff gave, or more than half of a short scale.",
+        "together, are more than two levels from those that staff would give, or more than half of a "
+        "short scale.",
     ),
 }
 """The same where the share is of all criteria together."""
