@@ -61,6 +61,28 @@ UNWANTED, END = 64.0, 48.0
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
+def _config(kind: Kind, shape: Shape, tokens: int, context: int, eos: int) -> dict[str, Any]:
+    """What mlx-lm reads of a model beside its weights."""
+    return {
+        "model_type": kind,
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "intermediate_size": shape.intermediate,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "rms_norm_eps": 1e-6,
+        "vocab_size": tokens,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": context,
+        "tie_word_embeddings": False,
+        "query_pre_attn_scalar": shape.head_dim,
+        "eos_token_id": eos,
+        **EXTRAS.get(kind, {}),
+    }
+
+
 def make_model(
     folder: Path,
     kind: Kind = "llama",
@@ -81,24 +103,7 @@ def make_model(
     """
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary, eos = _tokenizer(folder, SYSTEM_TEMPLATE if system else FOLDING_TEMPLATE)
-    config = {
-        "model_type": kind,
-        "architectures": [f"{kind.capitalize()}ForCausalLM"],
-        "hidden_size": shape.hidden,
-        "num_hidden_layers": shape.layers,
-        "intermediate_size": shape.intermediate,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
-        "rms_norm_eps": 1e-6,
-        "vocab_size": max(vocabulary, tokens),
-        "rope_theta": 10000.0,
-        "max_position_embeddings": context,
-        "tie_word_embeddings": False,
-        "query_pre_attn_scalar": shape.head_dim,
-        "eos_token_id": eos,
-        **EXTRAS.get(kind, {}),
-    }
+    config = _config(kind, shape, max(vocabulary, tokens), context, eos)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     _weights(folder, config, dtype, seed)
     return folder

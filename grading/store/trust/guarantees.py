@@ -218,19 +218,26 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         works = _unmarked(session, assignment, drawable) if plain.fewest else []
         return replace(plain, gains=_gains(works, wanted, ()))
     now_ = _load_proven(session, assignment, row, graded)
+    tries = _next_tries(session, now_.sample, drawable, version)
+    fewest = fewest_marks(_units(drawable, wanted), wanted.target, tries)
+    return _with_sample(session, replace(plain, fewest=fewest), now_, graded, version)
+
+
+def _with_sample(
+    session: Session, plain: Proof, now_: _Proven, graded: Mapping[str, GradedSubmission], version: int
+) -> Proof:
+    """With what the open sample proves."""
     sample, found, taken_back = now_.sample, now_.found, now_.taken_back
     facts, proven = _facts(session, sample), frozenset(now_.proven)
+    marks = [wrong for one in now_.works if one.key in proven for wrong in one.wrong.values()]
     return replace(
         plain,
         sample=facts,
-        fewest=fewest_marks(
-            _units(drawable, wanted), wanted.target, _next_tries(session, sample, drawable, version)
-        ),
         proven=now_.proven,
         ready=now_.ready,
         unread=0 if taken_back else len(found.unread),
-        read=sum(wrong is False for one in now_.works if one.key in proven for wrong in one.wrong.values()),
-        released_levels=sum(len(one.wrong) for one in now_.works if one.key in proven),
+        read=sum(wrong is False for wrong in marks),
+        released_levels=len(marks),
         threshold=found.threshold,
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
@@ -238,7 +245,7 @@ def load_proof(session: Session, assignment: Assignment) -> Proof:
         criteria=tuple(_criteria(sample, found, graded)),
         needs_person=tuple(_needing(sample, now_.proven, graded, version)),
         taken_back=taken_back,
-        gains=_gains(now_.works, wanted, sample.tries) if facts.done and not taken_back else (),
+        gains=_gains(now_.works, sample.wanted, sample.tries) if facts.done and not taken_back else (),
     )
 
 
