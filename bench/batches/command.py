@@ -95,7 +95,7 @@ def _counts(_context: click.Context, _option: click.Parameter, value: str) -> li
     default="cpu",
     show_default=True,
     callback=_chosen,
-    help="cpu, gpu or both; batches are measured on the first one.",
+    help="Devices: cpu, gpu or both, separated by commas; batches are measured on the first one.",
 )
 @click.option(
     "--numbers",
