@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from grading.domain.errors import Conflict
 from grading.domain.messages import define_message
 from grading.domain.permissions import Actor
+from grading.domain.rubric import Criterion
 from grading.statistics.joint_guarantee import JointGuarantee, Work, joint_gain, joint_guarantee
 from grading.statistics.pooled_guarantee import pooled_gain, pooled_guarantee
 from grading.statistics.release_guarantee import Draw, Gain, Reason, fewest_marks
@@ -229,6 +230,7 @@ def _with_sample(
     """With what the open sample proves."""
     sample, found, taken_back = now_.sample, now_.found, now_.taken_back
     facts, proven = _facts(session, sample), frozenset(now_.proven)
+    rubric = release_samples.rubric_of(session, sample.row)
     marks = [wrong for one in now_.works if one.key in proven for wrong in one.wrong.values()]
     return replace(
         plain,
@@ -242,7 +244,7 @@ def _with_sample(
         at_most_wrong=found.at_most_wrong,
         marks=found.marked,
         reason=_reason(sample, found),
-        criteria=tuple(_criteria(sample, found, graded)),
+        criteria=tuple(_criteria(sample, found, rubric.criteria)),
         needs_person=tuple(_needing(sample, now_.proven, graded, version)),
         taken_back=taken_back,
         gains=_gains(now_.works, sample.wanted, sample.tries) if facts.done and not taken_back else (),
@@ -352,27 +354,25 @@ def _counted(levels: Iterable[tuple[str, str]], together: bool) -> set[tuple[str
 
 
 def _criteria(
-    sample: LoadedSample,
-    found: JointGuarantee,
-    graded: Mapping[str, GradedSubmission],
+    sample: LoadedSample, found: JointGuarantee, criteria: Sequence[Criterion]
 ) -> Iterator[CriterionProof]:
-    titles = {name: level.title for one in graded.values() for name, level in one.levels.items()}
-    for name in sample.criteria():
+    """Of the rubric of the sample: those that it is drawn of, and those that people had graded everywhere."""
+    known = frozenset(sample.criteria())
+    for criterion in criteria:
+        name = criterion.id
         members = [sample.members[key] for key in sample.drawn_by(name)]
         result = found.criteria.get(name)
         yield CriterionProof(
             id=name,
-            title=titles.get(name, name),
+            title=criterion.title,
             drawn=len(members),
             marked=sum((one.round_id, name) in sample.marks.blind for one in members),
             wrong=sum(_differs(one, name, sample) for one in members),
             seen=sum(sample.unblind(one.submission_id, name) for one in members),
             alone=result.alone if result else 0,
             left=len(sample.to_mark(name)),
-            by_person=False,
+            by_person=name not in known,
         )
-    for name in titles.keys() - set(sample.criteria()):
-        yield CriterionProof(name, titles[name], 0, 0, 0, 0, 0, 0, by_person=True)
 
 
 def _needing(

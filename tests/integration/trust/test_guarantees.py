@@ -20,7 +20,7 @@ from grading.store.review import edits, level_views
 from grading.store.trust import confidence, guarantees, release_records, release_samples
 from grading.store.trust.guarantees import NothingProven, ProofChanged
 from grading.store.trust.release_samples import Marks, Member, NothingToDraw, StillToMark
-from tests.integration.review.test_pages import audited, post
+from tests.integration.review.test_pages import audited, given, post
 from tests.integration.trust.guarantee_class import CLASS, SAMPLE, Class, publish, works
 from tests.integration.webapp import report, undo
 
@@ -371,6 +371,17 @@ def test_what_people_graded_everywhere_before_the_draw_needs_no_proof(works: Cla
     assert {name for _, name in levels} == {"load"}
     assert [(one.id, one.by_person) for one in works.proof().criteria] == [("load", False), ("think", True)]
     assert "graded by people" in works.page("grader")
+
+
+def test_only_the_criteria_of_the_sample_are_shown(works: Class) -> None:
+    """Those of a report by another rubric are not among what people graded before the draw."""
+    works.draw(5)
+    made = given(3, 4.5)
+    first, *others = made.criteria
+    renamed = first.model_copy(update={"criterion": "old", "title": "Of another rubric"})
+    works.add(1, made.model_copy(update={"criteria": (renamed, *others)}))
+    criteria = [(one.id, one.title, one.by_person) for one in works.proof().criteria]
+    assert criteria == [("load", "Loads the data", False), ("think", "Thinks about it", False)]
 
 
 def test_a_round_that_another_transaction_replaces_meanwhile_comes_last(
