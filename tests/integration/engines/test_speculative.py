@@ -325,7 +325,8 @@ def test_what_a_draft_model_brings_is_measured(pair: tuple[Path, Path]) -> None:
     expect_figures(found, (1, False), (2, False))
     assert (found["strategy"], found["pays_by"]) == ("speculative", "batch")
     one = result.rows[0]
-    assert 0 < (result.accepted or 0) < 1
+    assert result.accepted is not None
+    assert 0 < result.accepted <= 1  # how many tokens a round proposes depends on the clock
     assert result.advice is not None
     assert result.advice.on == ((one.strategy.tokens_s or 0) > (one.direct.tokens_s or 0))
     advised = "on" if result.advice.on else "off"
