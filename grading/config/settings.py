@@ -29,6 +29,7 @@ from pydantic import (
 from grading.config import redis_url
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
+from grading.config.sign_on import SignOn
 from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
 from grading.domain.learning_platforms import platform_modules
@@ -272,6 +273,7 @@ __all__ = [
     "Retention",
     "SandboxSettings",
     "Server",
+    "SignOn",
     "Ssh",
     "StageSettings",
     "load",
@@ -365,6 +367,7 @@ class Config(Value):
     sandbox: SandboxSettings = SandboxSettings()
     gateway: Gateway = Gateway()
     mail: Mail = Mail()
+    sign_on: SignOn = SignOn()
     stages: dict[str, StageSettings] = Field(
         default_factory=lambda: {row.name: _defaults(row) for row in STAGES.values() if row.always}
     )
