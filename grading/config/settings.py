@@ -1,7 +1,8 @@
 """config.toml as frozen values, validated at start; an error names the key and says what is allowed.
 
 Secrets come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`, `GRADER_SECRET_KEY`,
-`GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET` and `GRADER_EVENTS_<NAME>_SECRET`.
+`GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET`, `GRADER_EVENTS_<NAME>_SECRET` and
+`GRADER_SIGN_ON_<NAME>_SECRET`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pydantic import (
 from grading.config import redis_url
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
-from grading.config.sign_on import SignOn
+from grading.config.sign_on import Provider, Rule, SignOn
 from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
 from grading.domain.learning_platforms import platform_modules
@@ -269,8 +270,10 @@ __all__ = [
     "Mail",
     "Placement",
     "Prefill",
+    "Provider",
     "Redis",
     "Retention",
+    "Rule",
     "SandboxSettings",
     "Server",
     "SignOn",
