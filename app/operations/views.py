@@ -60,7 +60,10 @@ def health() -> Response:
 
 @pages.get("/readyz")
 def ready() -> tuple[Response, int]:
-    """200 when uploads can be accepted: the database is there, with tables that suit. Redis may be away."""
+    """200 when uploads can be accepted: the database is there, with tables that suit. Redis may be away.
+
+    503 while the process drains, too.
+    """
     app_services = services()
     try:
         fit = schema.fit_of(schema.current_revision(app_services.store))
@@ -70,6 +73,8 @@ def ready() -> tuple[Response, int]:
     backlog = app_services.dispatch.backlog()
     alive = sum(machine.alive for machine in app_services.dispatch.machines())
     status = "unavailable" if not usable else "ok" if backlog is not None and alive else "degraded"
+    if app_services.draining():
+        usable, status = False, "draining"
     away = REDIS_REFUSED if app_services.dispatch.password_refused() else "away; work waits in the database"
     redis = "ok" if backlog is not None else away
     body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}

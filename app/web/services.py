@@ -76,6 +76,9 @@ class Services:
     rate_counts: ConnectionPool | None = None
     """Where all web processes count together how often something was asked; nothing: this one by itself."""
 
+    draining: Callable[[], bool] = lambda: False
+    """Whether this process ends soon, so that a load balancer must send it nothing more."""
+
     @property
     def https(self) -> bool:
         """Whether people reach the app by HTTPS, through a proxy that ends TLS."""

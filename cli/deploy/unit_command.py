@@ -103,7 +103,8 @@ def described(
 def _part(settings: Settings, name: str, prefill: bool) -> tuple[str, tuple[str, ...], float]:
     """The full name of a part, its words for `grader`, and the seconds it may take to end."""
     if name in PARTS:
-        return name, (name,), PARTS[name]
+        drain_s = settings.config.server.drain_s if name == "web" else 0.0
+        return name, (name,), PARTS[name] + drain_s
     machine = settings.config.machine(name)
     if prefill:
         return f"prefill-{name}", ("prefill", name), PREFILL_GRACE_S

@@ -105,6 +105,8 @@ class BoundedParser(HTTPRequestParser):  # type: ignore[misc]
     def parse_header(self, header_plus: bytes) -> None:
         """As waitress does, with another buffer."""
         super().parse_header(header_plus)
+        if self.adj.draining:  # so that a proxy keeps no connection to a server that ends
+            self.headers["CONNECTION"] = "close"
         if self.body_rcv is not None:
             most = self.adj.bounds.body_bytes
             fits = self.content_length <= most

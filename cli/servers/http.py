@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> Gatewa
     return GatewayServices(config, store, dispatch.registry, Talks(dispatch.registry.redis), send)
 
 
-def create_web_app(config: Config, folder: Path) -> Flask:
+def create_web_app(config: Config, folder: Path, draining: Callable[[], bool] = lambda: False) -> Flask:
     """The app, wired to the store and the queue."""
     store, dispatch = Store(config.database.url), open_dispatch(config)
     return create_app(
@@ -55,6 +56,7 @@ def create_web_app(config: Config, folder: Path) -> Flask:
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
             certificate_ends=partial(certificate_ends, config),
             rate_counts=open_rate_counts(config.redis.url),
+            draining=draining,
         )
     )
 
@@ -71,7 +73,7 @@ class WebServer(HttpServer):
     def __init__(self, config: Config, folder: Path, host: str, port: int) -> None:
         def traced() -> Flask:
             telemetry.start("web", os.environ)
-            app = create_web_app(config, folder)
+            app = create_web_app(config, folder, lambda: self.draining)
             settle()
             self._begin_heartbeats(key_fingerprint(secret_key(folder)))
             return app
@@ -86,6 +88,7 @@ class WebServer(HttpServer):
             bounds=bounds,
             build=traced,
             public_url=config.server.public_url,
+            drain_s=config.server.drain_s,
         )
         self.config = config
         self._ended = threading.Event()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import resource
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -29,8 +31,9 @@ FILES_EACH = 2 + PIPELINED
 class HttpServer:
     """Serves what `build` makes at HOST:PORT; an open request keeps one of `threads`.
 
-    Open requests have `graceful_s` seconds when it is told to stop. With `notices_leaving`, an app can ask
-    while it works whether the client is still there. `public_url` is where people look for it, for the log.
+    At SIGTERM it serves on for `drain_s` seconds while `draining` is true, so that a load balancer sends the
+    next requests elsewhere. Then open requests have `graceful_s` seconds. With `notices_leaving`, an app can
+    ask while it works whether the client is still there. `public_url` is where people look for it, for the log.
     """
 
     def __init__(
@@ -44,8 +47,9 @@ class HttpServer:
         build: Callable[[], Flask],
         notices_leaving: bool = False,
         public_url: str = "",
+        drain_s: float = 0.0,
     ) -> None:
-        self.build, self.threads, self.graceful_s = build, threads, graceful_s
+        self.build, self.threads, self.graceful_s, self.drain_s = build, threads, graceful_s, drain_s
         self.public_url = public_url
         self.adjustments = Adjustments(
             host=host,
@@ -65,18 +69,23 @@ class HttpServer:
         )
         self.adjustments.bounds = self.bounds = bounds
         self.adjustments.cleanup_interval = bounds.look_s  # as an argument it would be cut to whole seconds
+        self.adjustments.draining = False
         self._stopping = False
+        self._drained_at = math.inf
         self._servers: list[BoundedServer] = []
         self._map: dict[int, Any] = {}
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C. Raises ConfigError."""
+        """Serve until SIGTERM, then drain, or until Ctrl-C. Raises ConfigError."""
+
+        def drain(_number: int, _frame: FrameType | None) -> None:
+            self.drain()
 
         def end(_number: int, _frame: FrameType | None) -> None:
             self.stop()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end)
+        signal.signal(signal.SIGTERM, drain)
+        signal.signal(signal.SIGINT, end)
         self.serve()
 
     def serve(self) -> None:
@@ -88,9 +97,10 @@ class HttpServer:
             self._listen(app, dispatcher, info)
             log.info("listening at http://%s%s", _address(info), self._public())
         dispatcher.set_thread_count(self.threads)
-        while not self._stopping:
+        while not self._stopping and time.monotonic() < self._drained_at:
             self._turn()
         for server in self._servers:
+            _accept_waiting(server)
             server.accepting = False
             server.del_channel()
             server.socket.close()
@@ -100,6 +110,20 @@ class HttpServer:
         wasyncore.close_all(self._map)
         # idle threads end at once; one that still works was given its time, and ends with the process
         dispatcher.shutdown(timeout=min(self.graceful_s, THREADS_END_S))
+
+    @property
+    def draining(self) -> bool:
+        """Whether it serves on only until a load balancer sends requests elsewhere."""
+        return bool(self.adjustments.draining)
+
+    def drain(self) -> None:
+        """Serve on for `drain_s`, each connection for one more request, then stop; at once if it drains."""
+        if self.drain_s <= 0 or self.draining:
+            self.stop()
+            return
+        log.info("draining: new requests are answered for %g s", self.drain_s)
+        self.adjustments.draining = True
+        self._drained_at = time.monotonic() + self.drain_s
 
     def stop(self) -> None:
         """Take no new connections, and end when the open requests are answered; from any thread."""
@@ -128,6 +152,14 @@ class HttpServer:
     def _busy(self) -> bool:
         channels = [channel for server in self._servers for channel in server.active_channels.values()]
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+def _accept_waiting(server: BoundedServer) -> None:
+    """Accept connections that the system accepted already: it would reset them with the listening socket."""
+    waiting = select.poll()
+    waiting.register(server.socket, select.POLLIN)
+    while waiting.poll(0):
+        server.handle_accept()
 
 
 def _address(info: Any) -> str:

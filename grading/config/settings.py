@@ -187,6 +187,8 @@ class Server(Value):
     """The port the web app listens on."""
     threads: int = Field(default=8, ge=1, le=64)
     """Requests answered at the same time."""
+    drain_s: float = Field(default=0, ge=0, le=300)
+    """Seconds from SIGTERM on in which the web app still answers while /readyz says 503, for load balancers."""
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
     """The largest upload, and the most that is unpacked from it, in MiB."""
     max_data_mb: int = Field(default=10, ge=0, le=1024)

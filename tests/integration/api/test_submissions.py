@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -323,6 +324,10 @@ def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPa
     school.dispatch.away = True
     degraded = client.get("/readyz")
     assert (degraded.status_code, degraded.get_json()["status"]) == (200, "degraded")
+    app = school.app
+    app.extensions["grader"] = replace(app.extensions["grader"], draining=lambda: True)
+    draining = client.get("/readyz")
+    assert (draining.status_code, draining.get_json()["status"]) == (503, "draining")
 
 
 def test_unknown_errors_have_a_reference(

@@ -228,6 +228,41 @@ def test_what_takes_too_long_after_sigterm_is_cut_off() -> None:
         assert process.wait(10) == 0
 
 
+def test_while_it_drains_each_request_is_the_last_of_its_connection() -> None:
+    number = free_port()
+    server = HttpServer(
+        "127.0.0.1",
+        number,
+        threads=1,
+        graceful_s=1,
+        bounds=Bounds(body_bytes=1000, look_s=LOOK_S),
+        build=build,
+        drain_s=30,
+    )
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        until(lambda: answered(number), 10, "the server answers")
+        kept = http.client.HTTPConnection("127.0.0.1", number, timeout=10)
+        assert _closes(kept) is False
+        server.drain()
+        assert server.draining
+        assert _closes(kept) is True
+        assert _closes(http.client.HTTPConnection("127.0.0.1", number, timeout=10)) is True
+        server.drain()  # the second SIGTERM
+        until(lambda: not _connects(number), 20, "new connections are refused")
+    finally:
+        server.stop()
+        thread.join(20)
+
+
+def _closes(connection: http.client.HTTPConnection) -> bool:
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    assert answer.read() == b"here"
+    return answer.getheader("Connection") == "close"
+
+
 def test_it_says_where_it_listens_and_where_people_reach_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     number = free_port()
