@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
-from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.operations import dashboard
 from app.operations.machines import an_hour, duration, look, machine_notes, machine_word, span
 from app.operations.machines import gateway_requests as gateway_words
+from app.operations.readiness import readiness
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
@@ -24,21 +23,10 @@ from grading.domain import model_digests
 from grading.domain.errors import NotFound
 from grading.domain.permissions import may
 from grading.store import schema
-from grading.store.away import refuses_password
 from grading.store.reporting import metrics, operations
-from grading.store.schema import Fit
 from grading.store.trust import parity
 
 pages = Blueprint("operations", __name__)
-FITS: Mapping[Fit, tuple[bool, str]] = {
-    "same": (True, "ok"),
-    "newer": (True, "ok, and newer than this process; start it again with the new version"),
-    "older": (False, "migrations are missing; run `grader db upgrade`"),
-    "unknown": (False, "newer than this process works with; start it again with the new version"),
-}
-"""Whether uploads are accepted, and what is said of the database."""
-SQL_REFUSED = "password refused; put the right one into GRADER_DATABASE_URL"
-REDIS_REFUSED = "password refused; work waits in the database until GRADER_REDIS_URL is right"
 
 
 @pages.record
@@ -62,23 +50,10 @@ def health() -> Response:
 def ready() -> tuple[Response, int]:
     """200 when uploads can be accepted: the database is there, with tables that suit. Redis may be away.
 
-    503 while the process drains, too.
+    503 also while the process drains, and where the clock of this host is wrong.
     """
-    app_services = services()
-    try:
-        fit = schema.fit_of(schema.current_revision(app_services.store))
-        usable, database = FITS[fit]
-    except SQLAlchemyError as error:
-        usable, database = False, SQL_REFUSED if refuses_password(error) else "away"
-    backlog = app_services.dispatch.backlog()
-    alive = sum(machine.alive for machine in app_services.dispatch.machines())
-    status = "unavailable" if not usable else "ok" if backlog is not None and alive else "degraded"
-    if app_services.draining():
-        usable, status = False, "draining"
-    away = REDIS_REFUSED if app_services.dispatch.password_refused() else "away; work waits in the database"
-    redis = "ok" if backlog is not None else away
-    body = {"status": status, "database": database, "redis": redis, "machines_alive": alive}
-    return jsonify(body), 200 if usable else 503
+    found = readiness()
+    return jsonify(found.as_dict()), 200 if found.ready else 503
 
 
 @pages.get("/operations")

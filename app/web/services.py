@@ -41,6 +41,9 @@ class Dispatch(Protocol):
     def backlog(self) -> dict[str, int] | None:
         """Messages in each queue; nothing when Redis is away."""
 
+    def clock(self) -> float | None:
+        """Redis' time in seconds since 1970; nothing when it is away."""
+
     def parts(self) -> list[PartHeartbeat]:
         """The last heartbeat of every server process."""
 

@@ -135,6 +135,10 @@ def _ready(name: str, address: str, remedy: str) -> Finding:
         message = "accepts submissions, but they are not graded now"
         return warning("web_degraded", name, message, "see the findings on Redis and machines")
     if status == "unavailable":
+        if answer_json.get("clock", "ok") != "ok":
+            return failure(
+                "web_clock", name, f"its clock {answer_json['clock']}", "see the findings on clocks"
+            )
         message = f"accepts no submissions: the database is {answer_json.get('database', 'away')}"
         return failure("web_without_database", name, message, "see the findings on the database")
     return failure(

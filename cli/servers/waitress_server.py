@@ -33,7 +33,8 @@ class HttpServer:
 
     At SIGTERM it serves on for `drain_s` seconds while `draining` is true, so that a load balancer sends the
     next requests elsewhere. Then open requests have `graceful_s` seconds. With `notices_leaving`, an app can
-    ask while it works whether the client is still there. `public_url` is where people look for it, for the log.
+    ask while it works whether the client is still there. `public_url` is where people look for it, which the
+    log says.
     """
 
     def __init__(

@@ -301,6 +301,10 @@ class Dispatch:
             celery_app.STORE: lengths[celery_app.STORE] + results,
         }
 
+    def clock(self) -> float | None:
+        """Redis' time in seconds since 1970; nothing when it is away."""
+        return self._or(None, self.registry.time)
+
     def parts(self) -> list[PartHeartbeat]:
         """The last heartbeat of every server process; empty when Redis is away."""
         none: list[PartHeartbeat] = []

@@ -188,7 +188,7 @@ class Server(Value):
     threads: int = Field(default=8, ge=1, le=64)
     """Requests answered at the same time."""
     drain_s: float = Field(default=0, ge=0, le=300)
-    """Seconds from SIGTERM on in which the web app still answers while /readyz says 503, for load balancers."""
+    """Seconds from SIGTERM on in which it serves on while /readyz says 503, for load balancers."""
     max_upload_mb: int = Field(default=32, ge=1, le=1024)
     """The largest upload, and the most that is unpacked from it, in MiB."""
     max_data_mb: int = Field(default=10, ge=0, le=1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,9 @@ class FakeDispatch:
 
     def backlog(self) -> dict[str, int] | None:
         return None if self.away else {"analysis": 2, "store": 0}
+
+    def clock(self) -> float | None:
+        return None if self.away else time.time()
 
     def view(self, submission_id: str, user_id: int) -> tuple[int, ...]:
         seen = self.viewers.setdefault(submission_id, [])

@@ -51,6 +51,7 @@ NOT_PLAYED = {
     "submit.md: Keep the receipt": "tests/integration/submissions/test_submit_pages.py verifies a receipt so",
     "server.md: In containers": CONTAINERS,
     "maintenance.md: Back up (6)": CONTAINERS,
+    "several-hosts.md: Update without an interruption": "tests/faults/web/test_two_hosts.py restarts two so",
     "monitoring.md: Prometheus, Grafana and Flower in containers": CONTAINERS,
     "sandbox.md: Three kinds": CONTAINERS,
     "cluster.md: A DGX Spark with Ollama (2)": MODELS,

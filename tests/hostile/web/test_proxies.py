@@ -18,12 +18,12 @@ import pytest
 import requests
 from flask import Flask, Response
 
+from bench.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from cli.dev.embedded_redis import RedisProcess, free_port
 from cli.dev.local_stack import accepts_uploads
 from cli.servers.connection_limits import Bounds
 from cli.servers.waitress_server import HttpServer
 from tests.faults.harness.machines import MachineSpec, config_of
-from tests.hostile.web.proxies import DEPLOY, PROXIES, Places, environ_in, make_certificate, nginx, running
 from tests.hostile.web.slow_connections import main
 from tests.support.connections import held
 from tests.support.system import ASSIGNMENT, furnish, site, until
@@ -54,7 +54,7 @@ class Web:
     def places(self, name: str) -> Places:
         """Those of one more proxy."""
         folder = self.folder / name
-        return Places(folder, free_port(), free_port(), self.port, *self.certificate)
+        return Places(folder, free_port(), free_port(), (self.port,), *self.certificate)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def short_bounds() -> Iterator[int]:
 def test_what_is_slow_is_ended_after_the_time_that_the_file_says(
     name: str, web: Web, short_bounds: int, tmp_path: Path
 ) -> None:
-    places = Places(tmp_path / name, free_port(), free_port(), short_bounds, *web.certificate)
+    places = Places(tmp_path / name, free_port(), free_port(), (short_bounds,), *web.certificate)
     begins = b" HTTP/1.1\r\nHost: localhost\r\n"
     body = b"POST /" + begins + b"Content-Length: 1000\r\n\r\n"
     asked = {
@@ -274,7 +274,7 @@ def _cut_off(port: int, request: bytes) -> bool:
 def test_a_stream_of_events_is_passed_on_as_it_comes(
     name: str, web: Web, short_bounds: int, tmp_path: Path
 ) -> None:
-    places = Places(tmp_path / name, free_port(), free_port(), short_bounds, *web.certificate)
+    places = Places(tmp_path / name, free_port(), free_port(), (short_bounds,), *web.certificate)
     with (
         running(name, places) as address,
         requests.get(f"{address}/stream", stream=True, timeout=20) as answer,
@@ -286,7 +286,7 @@ def test_a_stream_of_events_is_passed_on_as_it_comes(
 
 
 def test_nginx_lets_no_address_take_every_connection(web: Web, short_bounds: int, tmp_path: Path) -> None:
-    places = Places(tmp_path / "nginx", free_port(), free_port(), short_bounds, *web.certificate)
+    places = Places(tmp_path / "nginx", free_port(), free_port(), (short_bounds,), *web.certificate)
     waits = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     with ExitStack() as stack:
         stack.enter_context(running("nginx", places, {"grader_addresses 600;": "grader_addresses 2;"}))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import io
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.operations import readiness
 from grading.broker.heartbeats import Lease
 from grading.domain.round_states import RoundState
 from grading.store import schema as store_schema
@@ -324,6 +326,15 @@ def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPa
     school.dispatch.away = True
     degraded = client.get("/readyz")
     assert (degraded.status_code, degraded.get_json()["status"]) == (200, "degraded")
+    school.dispatch.away = False
+    hour_ahead = SimpleNamespace(time=lambda: time.time() + 3600)
+    with monkeypatch.context() as patch:
+        patch.setattr(readiness, "time", hour_ahead)
+        wrong = client.get("/readyz")
+        assert (wrong.status_code, wrong.get_json()["status"]) == (503, "unavailable")
+        assert "differs by 3600 s" in wrong.get_json()["clock"]
+        school.dispatch.away = True  # nobody says who is right
+        assert client.get("/readyz").status_code == 200
     app = school.app
     app.extensions["grader"] = replace(app.extensions["grader"], draining=lambda: True)
     draining = client.get("/readyz")

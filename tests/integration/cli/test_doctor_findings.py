@@ -308,11 +308,13 @@ WEB: list[Row] = [
         "the database is away",
         "see the findings on the database",
     ),
+    ("failure", "web app", "web_clock", "its clock differs by 3600 s", "see the findings on clocks"),
     ("failure", "web app", "web_is_another", "another program answers", "start it with `grader web`"),
 ]
 ANSWERS = (
     (200, b'{"status": "degraded"}'),
     (503, b'{"status": "unavailable", "database": "away"}'),
+    (503, b'{"status": "unavailable", "database": "ok", "clock": "differs by 3600 s"}'),
     (200, b'{"hello": "there"}'),
 )
 MAIL: list[Row] = [

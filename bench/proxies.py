@@ -8,15 +8,20 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.system import until
+from grading.domain.errors import ConfigError
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+DEPLOY = Path(__file__).parents[1] / "deploy"
 NAME = "grader.school.example"
+HOSTS = ("10.0.0.5:8080", "10.0.0.6:8080")
+"""What the files for several hosts call the web apps."""
+START_S = 60.0
+LOOK_S = 0.05
 STOP_S = 10.0
 
 DEBIAN = """\
@@ -46,8 +51,8 @@ class Places:
     folder: Path
     port: int
     plain_port: int
-    to: int
-    """The web app's."""
+    to: tuple[int, ...]
+    """The web apps'; of several the files are those of deploy/web-hosts."""
     certificate: Path
     key: Path
 
@@ -60,17 +65,28 @@ def replaced(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
+def _file(places: Places, name: str) -> str:
+    folder = DEPLOY / "web-hosts" if len(places.to) > 1 else DEPLOY
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def _web_apps(places: Places) -> dict[str, str]:
+    named = HOSTS if len(places.to) > 1 else ("127.0.0.1:8080",)
+    pairs = zip(named, places.to, strict=True)
+    return {re.escape(host): f"127.0.0.1:{port}" for host, port in pairs}
+
+
 def caddy(places: Places, shorter: Mapping[str, str]) -> list[str]:
     """Write the Caddyfile; the command that runs it."""
     everywhere = f"{{\n\tadmin off\n\tdefault_bind 127.0.0.1\n\thttp_port {places.plain_port}\n"
     text = replaced(
-        (DEPLOY / "Caddyfile").read_text(encoding="utf-8"),
+        _file(places, "Caddyfile"),
         {
             r"(?m)^\{\n": everywhere,
             rf"(?m)^{re.escape(NAME)} \{{": (
                 f"https://localhost:{places.port} {{\n\ttls {places.certificate} {places.key}"
             ),
-            r"127\.0\.0\.1:8080 \{": f"127.0.0.1:{places.to} {{",
+            **_web_apps(places),
             **shorter,
         },
     )
@@ -82,14 +98,14 @@ def caddy(places: Places, shorter: Mapping[str, str]) -> list[str]:
 def nginx(places: Places, shorter: Mapping[str, str]) -> list[str]:
     """Write nginx.conf and what it includes; the command that runs it."""
     text = replaced(
-        (DEPLOY / "nginx.conf").read_text(encoding="utf-8"),
+        _file(places, "nginx.conf"),
         {
             r"listen \[::\]:(80|443 ssl);": "",
             r"listen 80;": f"listen 127.0.0.1:{places.plain_port};",
             r"listen 443 ssl;": f"listen 127.0.0.1:{places.port} ssl;",
             r"(ssl_certificate) .*;": f"ssl_certificate {places.certificate};",
             r"(ssl_certificate_key) .*;": f"ssl_certificate_key {places.key};",
-            r"http://127\.0\.0\.1:8080;": f"http://127.0.0.1:{places.to};",
+            **_web_apps(places),
             **shorter,
         },
     )
@@ -120,31 +136,73 @@ def environ_in(folder: Path) -> dict[str, str]:
     return {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
 
 
+@dataclass
+class Proxy:
+    """A Caddy or an nginx before the web apps; a context manager starts and ends it.
+
+    `shorter` are further patterns of its file and what takes their place.
+    """
+
+    name: str
+    places: Places
+    shorter: Mapping[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"https://localhost:{self.places.port}"
+
+    def __enter__(self) -> Proxy:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it and wait until it listens. Raises ConfigError."""
+        folder = self.places.folder
+        folder.mkdir(exist_ok=True)
+        command = PROXIES[self.name](self.places, self.shorter)
+        with (folder / "output.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=environ_in(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        end = time.monotonic() + START_S
+        while not _listens(self.places.port):
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise ConfigError(f"{self.name} did not start; see {folder}")
+            time.sleep(LOOK_S)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STOP_S)
+        self._process = None
+
+    def stop(self) -> None:
+        """End it, by force where open connections keep one that ends gracefully."""
+        if self._process is None:
+            return
+        os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
 @contextmanager
 def running(name: str, places: Places, shorter: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The proxy's address while it runs; `shorter` are further patterns and what takes their place."""
-    places.folder.mkdir(exist_ok=True)
-    command = PROXIES[name](places, shorter or {})
-    with (places.folder / "output.log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            env=environ_in(places.folder),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        until(lambda: process.poll() is not None or _listens(places.port), 20, f"{name}; see {places.folder}")
-        assert process.poll() is None, f"{name} ended; see {places.folder}"
-        yield f"https://localhost:{places.port}"
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:  # open connections keep a proxy that ends gracefully
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(STOP_S)
+    """The proxy's address while it runs."""
+    with Proxy(name, places, shorter or {}) as proxy:
+        yield proxy.url
 
 
 def _listens(port: int) -> bool:

@@ -1,0 +1,160 @@
+"""Two web hosts behind a real proxy, with people at work: a rolling update, hosts and proxies that die."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from bench.proxies import PROXIES, Places, Proxy, make_certificate
+from cli.dev.embedded_redis import RedisProcess, free_port
+from cli.dev.local_stack import accepts_uploads
+from tests.faults.harness.ledger import Ledger, verdict
+from tests.faults.harness.machines import MachineSpec, config_of
+from tests.support.services import own_postgres
+from tests.support.system import ASSIGNMENT, Site, furnish, site, until
+
+pytestmark = pytest.mark.soak
+HOSTS = ("web-a", "web-b")
+PEOPLE = 6
+ROUNDS = 3
+"""Of restarts of both hosts."""
+DRAIN_S = 7
+"""Two checks of the proxy, and a second."""
+
+
+@dataclass
+class School:
+    """Web hosts, their proxy, and people who submit, look at pages and sign in all the time."""
+
+    made: Site
+    ports: dict[str, int]
+    proxy: Proxy
+    token: str
+    certificate: str
+    ledger: Ledger
+    answers: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    """When something failed."""
+    _ends: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, name: str) -> None:
+        """Start a host and wait until it is ready."""
+        port = self.ports[name]
+        self.made.parts.start(name, "web", "--port", str(port), "--var", str(self.made.folder / "var"))
+        until(lambda: accepts_uploads(f"http://127.0.0.1:{port}"), 60, f"{name}; see {self.made.folder}")
+
+    def stop(self, name: str) -> None:
+        """As an update does: SIGTERM, and wait for the end."""
+        process = self.made.parts.running.pop(name)
+        process.terminate()
+        process.wait(60)
+
+    def person(self, number: int) -> None:
+        """Sign in, then submit and look at pages, each step once; the body of a thread."""
+        turn = 0
+        with requests.Session() as browser:
+            browser.verify, browser.trust_env = self.certificate, False
+            while not self._ends.is_set():
+                turn += 1
+                student = f"s{number}-{turn}"
+                self._try("submit", lambda: self._submit(browser, student))  # noqa: B023
+                for page in ("/sign-in", "/healthz", "/api/v1/me"):
+                    self._try(page, lambda: self._get(browser, page))  # noqa: B023
+
+    def _submit(self, browser: requests.Session, student: str) -> requests.Response:
+        self.ledger.attempted.add(student)
+        answer = browser.post(
+            f"{self.proxy.url}/api/v1/submissions",
+            data={"assignment": ASSIGNMENT, "student": student},
+            files=[("files", ("work.R", f"# work of {student}\nmean(sales)".encode()))],
+            headers={"Authorization": f"Bearer {self.token}", "Idempotency-Key": student},
+            timeout=30,
+        )
+        if answer.ok:
+            self.ledger.accepted[student] = str(answer.json()["id"])
+        return answer
+
+    def _get(self, browser: requests.Session, page: str) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.token}"} if page.startswith("/api") else {}
+        return browser.get(f"{self.proxy.url}{page}", headers=headers, timeout=30)
+
+    def _try(self, what: str, ask: Any) -> None:
+        try:
+            answer = ask()
+            problem = "" if answer.status_code < 500 else f"{answer.status_code} {answer.text[:200]}"
+        except requests.RequestException as error:
+            problem = type(error).__name__
+        if problem:
+            self.failed.append(f"{what}: {problem}")
+            self.times.append(time.monotonic())
+            time.sleep(0.1)
+        self.answers[what] += 1
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """People are at work meanwhile."""
+        threads = [threading.Thread(target=self.person, args=(number,)) for number in range(PEOPLE)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._ends.set()
+            for thread in threads:
+                thread.join(60)
+
+
+@pytest.fixture(params=PROXIES)
+def school(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisProcess) -> Iterator[School]:
+    ports = dict(zip(HOSTS, (free_port(), free_port()), strict=True))
+    certificate = make_certificate(tmp_path)
+    spec = MachineSpec("one", slots=8, seconds=0.05)
+    more = f'public_url = "https://localhost"\ndrain_s = {DRAIN_S}'
+    with ExitStack() as stack:
+        postgres = stack.enter_context(own_postgres(durable=True))
+        made = stack.enter_context(
+            site(tmp_path, config_of([spec], ports["web-a"], more), postgres.url, redis_server.url)
+        )
+        token = furnish(made.store, "http://localhost").token
+        places = Places(tmp_path / "proxy", free_port(), free_port(), tuple(ports.values()), *certificate)
+        proxy = Proxy(request.param, places)
+        ledger = Ledger(proxy.url, token)
+        one = School(made, ports, proxy, token, str(certificate[0]), ledger)
+        for name in HOSTS:
+            one.start(name)
+        made.parts.start("store", "store")
+        made.parts.start("sweep", "sweep")
+        made.parts.start("one", "worker", "one")
+        made.until_alive("one")
+        stack.enter_context(proxy)
+        yield one
+
+
+def test_a_rolling_update_fails_no_request(school: School) -> None:
+    with school.at_work():
+        for _ in range(ROUNDS):
+            for name in HOSTS:
+                school.stop(name)
+                school.start(name)
+                before = sum(school.answers.values())
+                until(lambda before=before: sum(school.answers.values()) > before + 50, 60, "people go on")
+    assert school.failed == []
+    assert set(school.answers) == {"submit", "/sign-in", "/healthz", "/api/v1/me"}
+    _nothing_lost(school)
+
+
+def _nothing_lost(school: School) -> None:
+    school.made.until_final(len(school.ledger.accepted), 300)
+    found = verdict(school.made.store, school.ledger)
+    assert not found.lost, found
+    assert found.clean, found
