@@ -157,7 +157,8 @@ def _store(error: SQLAlchemyError) -> Response | BaseResponse:
         return _unknown(error)
     log.error("database error: %s", error)
     security.read_rest()
-    sentence = _("The database is not available. Nothing was lost or stored. Try again in a minute.")
+    # whether a commit that was cut off came about is not known; forms and keys are stored once
+    sentence = _("The database is not available. Try again in a minute: the same form is stored only once.")
     response = answer(503, "store_away", sentence)
     response.headers["Retry-After"] = "30"
     return response

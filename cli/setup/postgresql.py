@@ -18,6 +18,8 @@ def url(password: str) -> str:
 def is_ours(address: str) -> bool:
     """Whether this is an address that setup writes, with whatever password."""
     found = urlsplit(address)
+    if "," in found.netloc:  # several hosts, with ports that are no number together
+        return False
     named = (found.scheme, found.username, found.hostname, found.port, found.path, found.query)
     return named == ("postgresql", NAME, "localhost", None, f"/{NAME}", "")
 

@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from grading.config import redis_url
+from grading.config.database_url import split_hosts
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
 from grading.config.sign_on import Provider, Rule, SignOn
@@ -310,7 +311,10 @@ class Database(Value):
     """The store."""
 
     url: str = "sqlite:///var/grader.db"
-    """SQLite or PostgreSQL, as SQLAlchemy writes it; GRADER_DATABASE_URL wins."""
+    """SQLite or PostgreSQL; of several hosts (`one:5432,two:5432`) the primary is used.
+
+    GRADER_DATABASE_URL wins.
+    """
 
     @field_validator("url")
     @classmethod
@@ -319,6 +323,7 @@ class Database(Value):
         if re.match(r"postgresql(\+psycopg)?://\S", url) or (
             re.match(r"sqlite(\+pysqlite)?:///[^:?]", url) and "mode=memory" not in url
         ):
+            split_hosts(url)  # raises ValueError
             return url
         # not the value itself: it may hold a password
         raise ValueError("write postgresql://user@host/name, or sqlite:///path of a file")

@@ -29,14 +29,17 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, Oper
 from sqlalchemy.orm import Session, sessionmaker
 
 from grading.store import change_tracking
+from grading.store.failover import SEVERAL_HOSTS, Successors, parse_url
 
 LOCK_TIMEOUT_S = 30.0
 """Seconds that a write waits for the lock."""
 POSTGRES = {
     "connect_timeout": 10,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    # a host that lost its network answers nothing: else a statement would wait for a quarter of an hour
+    "tcp_user_timeout": 20_000,
     # a process that stands still in a transaction must not hold its rows against all others
     "options": "-c idle_in_transaction_session_timeout=60s -c lock_timeout=30s",
 }
@@ -76,9 +79,12 @@ class Store:
     def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = LOCK_TIMEOUT_S) -> None:
         self.url = url
         self.clock_offset_s = clock_offset_s
-        self.engine = _engine(url, wait_s)
+        successors = Successors()
+        self.engine = _engine(url, wait_s, successors)
         postgresql = self.engine.dialect.name == "postgresql"
-        self.async_commit_engine = _async_commit_engine(self.engine.url) if postgresql else self.engine
+        self.async_commit_engine = (
+            _async_commit_engine(self.engine.url, successors) if postgresql else self.engine
+        )
         """The engine of `write(derived=True)`."""
         self._write, self._write_derived = (
             sessionmaker(engine.execution_options(write=True, derived=derived), expire_on_commit=False)
@@ -100,7 +106,7 @@ class Store:
         self._autocommit = self._read
         if postgresql:
             # at "read committed" a transaction shows no more than each query by itself, and costs more ways
-            self.autocommit_engine = _autocommit_engine(self.engine.url)
+            self.autocommit_engine = _autocommit_engine(self.engine.url, successors)
             self._autocommit = sessionmaker(self.autocommit_engine, expire_on_commit=False)
 
     @contextmanager
@@ -195,12 +201,10 @@ def parse_timestamp(value: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _engine(url: str, wait_s: float) -> Engine:
-    parsed = make_url(url)
+def _engine(url: str, wait_s: float, successors: Successors) -> Engine:
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        return _postgresql_engine(parsed, **_connect_options(parsed))
+        return _postgresql_engine(parsed, successors, **_connect_options(parsed))
     if parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
@@ -211,7 +215,9 @@ def _engine(url: str, wait_s: float) -> Engine:
     return engine
 
 
-def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any) -> Engine:
+def _postgresql_engine(
+    url: URL, successors: Successors, *, isolation_level: Any = None, **connect: Any
+) -> Engine:
     """An engine that pings pooled connections before use, unless used less than PING_AFTER_S ago."""
     engine = create_engine(
         url,
@@ -237,13 +243,14 @@ def _postgresql_engine(url: URL, *, isolation_level: Any = None, **connect: Any)
     event.listen(engine, "connect", used)
     event.listen(engine, "checkin", used)
     event.listen(engine, "checkout", alive)
+    successors.watch(engine)
     return engine
 
 
-def _autocommit_engine(url: URL) -> Engine:
+def _autocommit_engine(url: URL, successors: Successors) -> Engine:
     """An engine in autocommit mode, with connections of its own."""
     options = {**_connect_options(url), "prepare_threshold": PREPARE_THRESHOLD}
-    engine = _postgresql_engine(url, isolation_level="AUTOCOMMIT", **options)
+    engine = _postgresql_engine(url, successors, isolation_level="AUTOCOMMIT", **options)
 
     def made(connection: Any, _record: Any) -> None:
         connection.prepared_max = PREPARED_STATEMENTS
@@ -252,16 +259,17 @@ def _autocommit_engine(url: URL) -> Engine:
     return engine
 
 
-def _async_commit_engine(url: URL) -> Engine:
+def _async_commit_engine(url: URL, successors: Successors) -> Engine:
     """An engine whose commits do not wait for the disk."""
     given = url.query.get("options", POSTGRES["options"])
     return _postgresql_engine(
-        url, **{**_connect_options(url), "options": f"{given} -c synchronous_commit=off"}
+        url, successors, **{**_connect_options(url), "options": f"{given} -c synchronous_commit=off"}
     )
 
 
 def _connect_options(url: URL) -> dict[str, Any]:
-    return {key: value for key, value in POSTGRES.items() if key not in url.query}
+    defaults = {**POSTGRES, **SEVERAL_HOSTS} if "target_session_attrs" in url.query else POSTGRES
+    return {key: value for key, value in defaults.items() if key not in url.query}
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from grading.broker.celery_app import own_queue, stage_queues
 from grading.broker.dispatch import AWAY
 from grading.broker.heartbeats import DEAD_AFTER_S, Lease
@@ -38,7 +36,7 @@ def one_by_one(ids: Iterable[str], do: Callable[[str], None]) -> None:
     for identifier in ids:
         try:
             do(identifier)
-        except (*AWAY, OperationalError, InterfaceError):
+        except (*AWAY, *record.SQL_AWAY):
             raise
         except Exception:
             log.exception("%s could not be retried", identifier)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pydantic import Field, ValidationError
-from sqlalchemy import Connection, Engine, func, inspect, make_url, select, table, text
+from sqlalchemy import Connection, Engine, func, inspect, select, table, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -29,6 +29,8 @@ from grading.domain.errors import Conflict, GraderError, NotFound
 from grading.store import schema
 from grading.store.audit import write_audit
 from grading.store.database import Store, now
+from grading.store.failover import TABLE as HISTORIES
+from grading.store.failover import parse_url
 from grading.store.learning_platforms import all_tables
 from grading.store.privacy import erasure
 from grading.store.privacy.erasure import find_student
@@ -156,8 +158,8 @@ def restore_backup(
     Refuses a database with rows, unless `replace`: then that is backed up into the folder `safety` first,
     and students who were erased since are erased again. Refuses while other processes use the database.
     """
-    kind = "sqlite" if make_url(url).get_backend_name() == "sqlite" else "postgresql"
-    place = Path(make_url(url).database or "").resolve().parent if kind == "sqlite" else None
+    kind = "sqlite" if parse_url(url).get_backend_name() == "sqlite" else "postgresql"
+    place = Path(parse_url(url).database or "").resolve().parent if kind == "sqlite" else None
     if place is not None:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _scratch(place) as folder:
@@ -177,7 +179,7 @@ def restore_backup(
             store.close()
         if kind == "sqlite":
             _finish(f"sqlite:///{folder / CONTENT}", manifest, erased, by)
-            _swap(folder / CONTENT, Path(make_url(url).database or ""))
+            _swap(folder / CONTENT, Path(parse_url(url).database or ""))
     return manifest, saved
 
 
@@ -392,7 +394,8 @@ def _ours() -> set[str]:
 def holds_rows(store: Store) -> bool:
     """Whether any table that a restore replaces has rows."""
     with store.engine.connect() as connection:
-        names = _ours().intersection(inspect(connection).get_table_names()) - {"alembic_version"}
+        without = {"alembic_version", HISTORIES}  # they have rows in a new database, too
+        names = _ours().intersection(inspect(connection).get_table_names()) - without
         return any(_has_rows(connection, name) for name in sorted(names))
 
 
@@ -432,7 +435,7 @@ def _run(program: str, arguments: Sequence[str], url: str | None) -> None:
     environ = dict(os.environ)
     command = [find_program(program), *arguments]
     if url is not None:
-        parts = make_url(url).set(drivername="postgresql")
+        parts = parse_url(url).set(drivername="postgresql")
         if parts.password:
             environ["PGPASSWORD"] = str(parts.password)  # the list of processes shows arguments
         clean = parts.set(password=None).render_as_string(hide_password=False)

@@ -71,6 +71,15 @@ class Drain(Base):
     since: Mapped[datetime]
 
 
+class DatabaseHistory(Base):
+    """A history ("timeline") of PostgreSQL in which this database was used; see `grading.store.failover`."""
+
+    __tablename__ = "database_histories"
+    identifier: Mapped[str] = mapped_column(String(40), primary_key=True)
+    """The cluster's system identifier, a slash, and its timeline."""
+    since: Mapped[datetime]
+
+
 class InboundWebhook(Base):
     """A webhook that was accepted; another one with the same id has no effect."""
 
