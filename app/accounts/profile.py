@@ -73,6 +73,8 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     try:
         if new != request.form.get("again", ""):
             raise GraderError(_("The new passwords do not match. Type the same password twice."))
+        with services().store.read_autocommit() as store:
+            auth.require_passwords(store, [actor.user_id])
         ended = "tokens" in request.form
         caller = sign_in.caller_of(auth.user())
         credentials.change_password(services().store, actor.user_id, old, new, caller, tokens_end=ended)
@@ -109,10 +111,13 @@ def _page(problem: str = "", wanted: Preferences | None = None) -> str:
     actor = auth.actor()
     with services().store.read_autocommit() as store:
         account, wishes = user_admin.load_own_account(store, actor.user_id)
+        passwords = credentials.may_have_password(
+            store, [actor.user_id], local_accounts=sign_in.passwords_on()
+        )
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
         "accounts/profile.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
-        least=users.MIN_PASSWORD,
+        least=users.MIN_PASSWORD, passwords=passwords,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 
 from flask import (
     Blueprint,
@@ -17,6 +18,7 @@ from flask import (
 )
 from flask_login import login_user, logout_user
 from itsdangerous import BadData, URLSafeTimedSerializer
+from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from app.web import auth, frames, kept_forms
@@ -27,7 +29,7 @@ from app.web.rate_limits import limited
 from app.web.security import safe_next
 from app.web.services import services
 from grading.domain.errors import GraderError
-from grading.store.accounts import credentials, users
+from grading.store.accounts import credentials, second_factor, users
 from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser, TriedTooOften
 from grading.store.courses import invitations
 
@@ -35,6 +37,9 @@ SIGN_INS = "300 per minute"
 """For one address; a whole class may sit behind it. Each account has its own, lower bound."""
 pages = Blueprint("sign_in", __name__)
 COOKIE = "grader-known"
+AWAITS_CODE = "awaits_code"
+"""Key of the cookie's session: who gave the right password and still has to give a code. Nothing but the
+page for the code reads it."""
 KEPT_S = 180 * 24 * 3600
 
 
@@ -52,7 +57,9 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     name, password = request.form.get("name", "")[:200], request.form.get("password", "")[:1000]
     target = safe_next(request.form.get("next"))
     try:
-        user_id = credentials.verify_password(services().store, name, password, caller())
+        user_id = credentials.verify_password(
+            services().store, name, password, caller(), break_glass_only=not passwords_on()
+        )
     except TriedTooOften as error:
         return (
             _form(target, name, waits(error)),
@@ -60,7 +67,44 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
             {"Retry-After": str(error.retry_after_s)},
         )
     if user_id is None:
-        return _form(target, name, _("Wrong sign-in name or password. Check both and try again.")), 401
+        return _form(target, name, _refusal()), 401
+    with services().store.read_autocommit() as store:
+        if second_factor.has_second_factor(store, user_id):
+            return _await_code(store, user_id, target)
+    if not passwords_on():  # a break-glass account that lost its second factor
+        return _form(target, name, _refusal()), 401
+    return let_in(user_id, target)
+
+
+def _refusal() -> str:
+    if passwords_on():
+        return _("Wrong sign-in name or password. Check both and try again.")
+    return _(
+        "Wrong sign-in name or password, or not a break-glass account. Passwords of all other accounts are "
+        "turned off on this server. Sign in through your school."
+    )
+
+
+def passwords_on() -> bool:
+    """Whether passwords of all accounts work, not only of break-glass accounts."""
+    return services().config.sign_on.local_accounts
+
+
+def _await_code(store: Session, user_id: int, target: str | None) -> str:
+    """Remember who gave the right password, without a session, and ask for the code."""
+    found = users.load_reader(store, user_id)
+    session[AWAITS_CODE] = [user_id, found.stamp if found else "", int(time.time())]
+    return code_form(target)
+
+
+def code_form(target: str | None, problem: str = "") -> str:
+    """The form for the second factor's code; what was not sent travels on."""
+    kept = kept_forms.of_sign_in()
+    return render_template("accounts/code.html", next=target, problem=problem, kept=kept)
+
+
+def let_in(user_id: int, target: str | None) -> Response:
+    """Begin a session of somebody who has shown all that is asked for; go on to the target."""
     found = auth.begin_session(user_id)
     session.clear()
     session.permanent = True
@@ -73,7 +117,9 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
 
 def _form(target: str | None, name: str, problem: str = "") -> str:
     kept = kept_forms.of_sign_in()
-    return render_template("accounts/sign_in.html", next=target, name=name, problem=problem, kept=kept)
+    return render_template(
+        "accounts/sign_in.html", next=target, name=name, problem=problem, kept=kept, passwords=passwords_on()
+    )
 
 
 @pages.post("/sign-out")
@@ -98,7 +144,7 @@ def forgotten() -> str:
 def follow(secret: str) -> Response:
     """Take a link's secret out of the address, so that it reaches no other page, and go on to the form."""
     with services().store.read() as store:
-        invitations.link_owner(store, secret[:100])
+        auth.require_passwords(store, [invitations.link_owner(store, secret[:100]).id])
     session["reset"] = secret[:100]
     answer = redirect(url_for("sign_in.set_form"), 303)
     answer.headers["Referrer-Policy"] = "no-referrer"
@@ -119,6 +165,8 @@ def set_password() -> tuple[str, int] | Response:
     try:
         if password != request.form.get("again", ""):
             raise GraderError(_("The passwords do not match. Type the same password twice."))
+        with services().store.read() as store:
+            auth.require_passwords(store, [invitations.link_owner(store, session.get("reset", "")).id])
         user_id = invitations.use_link(services().store, session.get("reset", ""), password)
     except invitations.LinkGone:
         session.pop("reset", None)

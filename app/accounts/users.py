@@ -12,6 +12,7 @@ from flask import Response as FlaskResponse
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.wrappers import Response
 
+from app.accounts import sign_in
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
@@ -38,8 +39,8 @@ def listing() -> str:
 
 
 @pages.post("/users")
-def create() -> str | tuple[str, int]:
-    """Make an account and show the link by which its owner comes in."""
+def create() -> str | tuple[str, int] | Response:
+    """Make an account and show the link by which its owner comes in, if passwords are on."""
     actor = _administrator()
     fields = {name: request.form.get(name, "") for name in ("sign_in_name", "name", "email")}
     try:
@@ -48,9 +49,12 @@ def create() -> str | tuple[str, int]:
                 session, **fields, administrator="administrator" in request.form, actor=actor
             )
             back = url_for("users.person", user_id=user_id)
-            return auth.show_password_link(session, user_id, actor, back)
+            if sign_in.passwords_on():
+                return auth.show_password_link(session, user_id, actor, back)
     except GraderError as error:
         return _listing(render_error(error)), error.status
+    flash(_("Account created. Its owner signs in through your school."))
+    return redirect(back, 303)
 
 
 @pages.get(PERSON)

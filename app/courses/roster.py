@@ -123,6 +123,7 @@ def invite(course_id: int) -> Response | BaseResponse:
     user_ids = [int(one) for one in request.form.getlist("user") if one.isdecimal() and len(one) < 10]
     with services().store.write() as session:
         wanted = invitations.list_invitable(session, actor, course_id, user_ids)
+        auth.require_passwords(session, wanted)
         made = invitations.create_links(session, wanted, actor.name, actor.user_id, course_id, replace=False)
         rows = roster.load_named(session, wanted)
         course = courses.load_course(session, course_id)

@@ -10,7 +10,7 @@ from app.operations.machines import ClusterState, look_in, span
 from app.operations.metrics import data_folder
 from app.web.i18n import gettext as _
 from app.web.i18n import later as N_
-from app.web.i18n import ngettext, whole
+from app.web.i18n import ngettext, when, whole
 from app.web.platform_pages import platform_pages
 from app.web.services import Services, services
 from app.web.template_helpers import title_of
@@ -20,6 +20,8 @@ from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.domain.stages import grading_stages
 from grading.execution.throughput import seconds_until_checked
+from grading.store.accounts import second_factor
+from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
 from grading.store.reporting.operations import Figures, RunInFlight
@@ -139,9 +141,11 @@ def overview(actor: Actor) -> Overview:
         figures = operations.load_figures(session, actor.staff_courses)
         runs, total = operations.list_runs_in_flight(session)
         size, kind = operations.database_bytes(session), session.get_bind().dialect.name
+        broken_glass = second_factor.recent_break_glass(session) if actor.administrator else ()
     leases = app_services.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(app_services)
     troubles = [*_troubles(states, parts, room), *_slow_sandbox(figures, parts), *_to_look_at(actor, figures)]
+    troubles += (_break_glass(one) for one in broken_glass)
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
         cluster=states,
@@ -304,6 +308,14 @@ def _weights_troubles(states: ClusterState) -> Iterator[Trouble]:
             _("The Machines page shows which ones and what to do."),
             endpoint="operations.machines",
         )
+
+
+def _break_glass(one: BreakGlassSignIn) -> Trouble:
+    return Trouble(
+        _("%(name)s signed in with a break-glass account: %(at)s.", name=one.name, at=when(one.at)),
+        _("Make sure that this person did it. It is shown for a week and stays in the audit log."),
+        endpoint="audit.everything",
+    )
 
 
 def _to_look_at(actor: Actor, figures: Figures) -> Iterator[Trouble]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import Report
 from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_SUBMISSION
-from grading.store.accounts import sessions, users
+from grading.store.accounts import credentials, sessions, users
 from grading.store.accounts.users import SignedInUser
 from grading.store.courses import invitations, roster
 from grading.store.views.submission import SubmissionView
@@ -214,6 +214,12 @@ def context() -> dict[str, Any]:
     return {"reader": current_user if users else None, "nonce": g.get("nonce", "")}
 
 
+def require_passwords(store: Session, user_ids: Sequence[int]) -> None:
+    """Go on if passwords of Grader work for all of these users, or raise LocalAccountsOff."""
+    on = services().config.sign_on.local_accounts
+    credentials.require_local(store, user_ids, local_accounts=on)
+
+
 def password_link(secret: str) -> str:
     """The link for people, by the address in the configuration, never by what a request says."""
     base = services().config.server.public_url.rstrip("/")
@@ -223,7 +229,11 @@ def password_link(secret: str) -> str:
 def show_password_link(
     session: Session, user_id: int, actor: Actor, back: str, course_id: int | None = None
 ) -> str:
-    """Make a link for somebody and show it; one that is made in a course leaves earlier links valid."""
+    """Make a link for somebody and show it; one that is made in a course leaves earlier links valid.
+
+    Raises LocalAccountsOff.
+    """
+    require_passwords(session, [user_id])
     made = invitations.create_links(
         session, [user_id], actor.name, actor.user_id, course_id, replace=course_id is None
     )

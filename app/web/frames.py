@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 PREFIX = "/framed"
 MARK = "grader.framed"
 COOKIE = "grader-framed"
-NOT_HERE = frozenset({"sign_in", "profile", "users", "operations", "webhooks", "api", "api_docs"})
+NOT_HERE = frozenset(
+    {"sign_in", "second_factor", "profile", "users", "operations", "webhooks", "api", "api_docs"}
+)
 """Parts of the site that a frame has no use of."""
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "frame.session_state", "sign_in.leave"})
 

@@ -13,7 +13,7 @@ from app.web.security import safe_next
 MOST_BYTES = 512 * 1024
 """Of what was typed; more is not kept."""
 KEPT_S = 3600
-SECRETS = frozenset({"password", "again", "old", "kept"})
+SECRETS = frozenset({"password", "again", "old", "kept", "one_time_code"})
 """Fields whose form is never kept."""
 TOKEN_SALT = "wtf-csrf-token"  # noqa: S105 - that of Flask-WTF, whose tokens say to whom a form was given
 FORM_SALT = "kept-form"

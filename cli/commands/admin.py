@@ -14,8 +14,8 @@ from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound, SandboxUnavailable
 from grading.domain.stages import grading_stages
-from grading.store import Store, schema
-from grading.store.accounts import credentials, users
+from grading.store import Store, schema, tables
+from grading.store.accounts import credentials, second_factor, users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
 from grading.store.grades import extensions
@@ -159,7 +159,7 @@ def token_create(
 
 @click.group()
 def user() -> None:
-    """Create accounts and set passwords."""
+    """Create accounts, set passwords, reset second factors."""
 
 
 @user.command("add")
@@ -205,13 +205,51 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
     password this way, too.
     """
     with writing(settings) as session:
-        found = users.find_user(session, "local", sign_in_name)
-        if found is None:
-            raise NotFound(f"There is no user '{sign_in_name}'. Create one with `grader user add`.")
+        found = _named(session, sign_in_name)
         users.set_password(session, found, password)
         credentials.revoke_tokens(session, found.id, "cli")
         write_audit(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"Set the password of '{sign_in_name}'.")
+
+
+@user.command("reset-second-factor")
+@click.argument("sign_in_name")
+@click.pass_obj
+def user_reset_second_factor(settings: Settings, sign_in_name: str) -> None:
+    """Remove the second factor of SIGN_IN_NAME, who lost it.
+
+    First make sure who asks. The account signs in with its password alone then, until a second factor is set
+    up again. Its sessions end. A break-glass account becomes an ordinary account.
+    """
+    with writing(settings) as session:
+        found = _named(session, sign_in_name)
+        was_break_glass = found.break_glass
+        existed = second_factor.reset(session, found.id, "cli")
+    click.echo(f"'{sign_in_name}' has no second factor {'any more' if existed else '(it had none)'}.")
+    if was_break_glass:
+        click.echo("It is no break-glass account any more, as these need a second factor.")
+
+
+@user.command("break-glass")
+@click.argument("sign_in_name")
+@click.option("--off", is_flag=True, help="Make it an ordinary account again.")
+@click.pass_obj
+def user_break_glass(settings: Settings, sign_in_name: str, off: bool) -> None:
+    """Let SIGN_IN_NAME sign in with a password where `sign_on.local_accounts` is false.
+
+    The account needs a second factor: sign in and set one up on the page My account, before you turn local
+    accounts off.
+    """
+    with writing(settings) as session:
+        second_factor.set_break_glass(session, _named(session, sign_in_name), not off, "cli")
+    click.echo(f"'{sign_in_name}' is {'an ordinary' if off else 'a break-glass'} account.")
+
+
+def _named(session: Session, sign_in_name: str) -> tables.User:
+    found = users.find_user(session, "local", sign_in_name)
+    if found is None:
+        raise NotFound(f"There is no user '{sign_in_name}'. Create one with `grader user add`.")
+    return found
 
 
 def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:

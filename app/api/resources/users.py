@@ -159,6 +159,7 @@ def create_password_link(call: Call, user_id: int) -> PasswordLink:
     """Create a link to set a password; earlier links no longer work (administrators only)."""
     if user_admin.load_account(call.session, user_id).person.disabled:
         raise Forbidden(ACCOUNT_DISABLED)
+    auth.require_passwords(call.session, [user_id])
     made = invitations.create_links(call.session, [user_id], call.actor.name, call.actor.user_id)
     return PasswordLink(user_id=user_id, link=auth.password_link(made[user_id]))
 

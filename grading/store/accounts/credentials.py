@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
 from grading.domain.messages import define_message
 from grading.store import tables
-from grading.store.accounts import sessions, sign_in_attempts, users
+from grading.store.accounts import second_factor, sessions, sign_in_attempts, users
 from grading.store.accounts.sign_in_attempts import Caller, KnownBrowser
 from grading.store.audit import write_audit
 from grading.store.database import Store, now
@@ -28,13 +29,34 @@ class WrongPassword(Forbidden):
     )
 
 
+class LocalAccountsOff(Forbidden):
+    """Passwords of Grader are turned off on this server. Sign in through your school."""
+
+    code = "local_accounts_off"
+    default_message = define_message(
+        "error.local_accounts_off",
+        "Passwords of Grader are turned off on this server. Sign in through your school.",
+    )
+
+
+SIGN_IN = "sign_in"
+
+
 def verify_password(
-    store: Store, sign_in_name: str, password: str, caller: Caller, action: str = "sign_in"
+    store: Store,
+    sign_in_name: str,
+    password: str,
+    caller: Caller,
+    action: str = SIGN_IN,
+    *,
+    break_glass_only: bool = False,
 ) -> int | None:
     """The user's id, or None when name or password is wrong. Raises TriedTooOften.
 
     All failures cost the same, so that nobody learns which names exist: unknown names and accounts that are
-    disabled or have no password run the same statements and one computation of a hash.
+    disabled or have no password run the same statements and one computation of a hash. With
+    `break_glass_only` the same goes for all accounts that are no break-glass accounts. An account with a
+    second factor is not signed in yet.
     """
     name = sign_in_name.strip()
     with store.write() as session:
@@ -42,19 +64,47 @@ def verify_password(
         tried = sign_in_attempts.count_attempt(
             session, name, caller, known=_is_known_browser(user, caller.browser)
         )
-    stored = user.password_hash if user is not None and not user.disabled else None
+        allowed = user is not None and not user.disabled and (user.break_glass or not break_glass_only)
+    stored = user.password_hash if user is not None and allowed else None
     if not users.password_matches(stored, password) or user is None:
         return None
     with store.write() as session:
         sign_in_attempts.record_success(session, tried)
+        if action == SIGN_IN and second_factor.has_second_factor(session, user.id):
+            action = "password.first_step"
         write_audit(session, f"user:{user.id}", action, f"user:{user.id}")
     return user.id
+
+
+def require_local(session: Session, user_ids: Sequence[int], *, local_accounts: bool) -> None:
+    """Go on if passwords of these users work. Raises LocalAccountsOff."""
+    if not may_have_password(session, user_ids, local_accounts=local_accounts):
+        raise LocalAccountsOff
+
+
+def may_have_password(session: Session, user_ids: Sequence[int], *, local_accounts: bool) -> bool:
+    """Whether passwords of all of these users work: of break-glass accounts always, else if they are on."""
+    if local_accounts:
+        return True
+    exempt = select(func.count()).where(tables.User.id.in_(user_ids), tables.User.break_glass)
+    return session.scalar(exempt) == len(set(user_ids))
 
 
 def _is_known_browser(user: tables.User | None, browser: KnownBrowser | None) -> bool:
     if user is None or browser is None:
         return False
     return (user.id, users.session_stamp(user)) == (browser.user_id, browser.stamp)
+
+
+def confirm_password(store: Store, user_id: int, password: str, caller: Caller, action: str) -> None:
+    """Check the password of somebody who is signed in; failures count as at sign-in.
+
+    Raises WrongPassword and TriedTooOften.
+    """
+    with store.read() as session:
+        name = users.sign_in_name(session, user_id)
+    if verify_password(store, name, password, caller, action) != user_id:
+        raise WrongPassword
 
 
 def change_password(
@@ -64,11 +114,8 @@ def change_password(
 
     Raises WrongPassword and TriedTooOften. All sessions end; API tokens too if `tokens_end`.
     """
-    with store.read() as session:
-        name = users.sign_in_name(session, user_id)
     hashed = users.hash_password(new)
-    if verify_password(store, name, old, caller, "password.check") != user_id:
-        raise WrongPassword
+    confirm_password(store, user_id, old, caller, "password.check")
     with store.write() as session:
         users.set_password(session, session.get_one(tables.User, user_id), new, hashed)
         if tokens_end:

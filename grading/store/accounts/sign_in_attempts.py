@@ -99,17 +99,25 @@ class Attempt:
     others: str
 
 
-def count_attempt(session: Session, sign_in_name: str, caller: Caller, *, known: bool) -> Attempt:
+def count_attempt(
+    session: Session,
+    sign_in_name: str,
+    caller: Caller,
+    *,
+    known: bool,
+    paces: tuple[Backoff, Backoff] = (ONE_SOURCE, OTHER_SOURCES),
+) -> Attempt:
     """Count an attempt before its password is compared, so that parallel ones cannot exceed the limit.
 
-    `known`: the account knows the browser. Raises TriedTooOften; the caller must roll back then.
+    `known`: the account knows the browser; `paces`: of one source, and of many. Raises TriedTooOften; the
+    caller must roll back then.
     """
     account = _digest(sign_in_name)
     own = _counter(session, account, _own(account, caller, known=known))
-    counters = [(own, ONE_SOURCE)]
+    counters = [(own, paces[0])]
     if not known:
         others = FAILED if own.failures >= FEW else NEW
-        counters.append((_counter(session, account, others), OTHER_SOURCES))
+        counters.append((_counter(session, account, others), paces[1]))
     moment = now(session)
     next_at = max(one.next_at for one, _ in counters)
     if next_at > moment:
@@ -138,7 +146,16 @@ def record_success(session: Session, tried: Attempt) -> None:
 def reset_account(session: Session, user_id: int) -> None:
     """Reset all counters of an account, such as after a new password."""
     named = select(Identity.subject).where(Identity.user_id == user_id, Identity.provider == "local")
-    theirs = SignInAttempt.account.in_([_digest(name) for name in session.scalars(named)])
+    _reset(session, [_digest(name) for name in session.scalars(named)])
+
+
+def reset_name(session: Session, name: str) -> None:
+    """Reset all counters that `count_attempt` has under this name."""
+    _reset(session, [_digest(name)])
+
+
+def _reset(session: Session, accounts: list[str]) -> None:
+    theirs = SignInAttempt.account.in_(accounts)
     # in the order in which a try takes them, or both could wait for each other
     session.execute(_KEYS.where(theirs).order_by(*_KEY).with_for_update())
     session.execute(delete(SignInAttempt).where(theirs))

@@ -177,6 +177,12 @@ def sign_in_name(session: Session, user_id: int) -> str:
     return session.scalar(query.order_by(tables.Identity.id).limit(1)) or ""
 
 
+def has_password(session: Session, user_id: int) -> bool:
+    """Whether a user has a password of Grader."""
+    found = select(tables.User.id).where(tables.User.id == user_id, tables.User.password_hash.is_not(None))
+    return session.scalar(found) is not None
+
+
 def find_or_create_student(
     session: Session, provider: str, subject: str, name: str, email: str, course_id: int
 ) -> tables.User:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from grading.domain.errors import Conflict, Forbidden, GraderError, NotFound
 from grading.store import periodic_tasks
-from grading.store.accounts import sessions, sign_in_attempts, users
+from grading.store.accounts import second_factor, sessions, sign_in_attempts, users
 from grading.store.audit import UNDO, write_audit
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import Store, now
@@ -108,6 +108,7 @@ def erase_student(session: Session, known: StudentIdentity, by: str) -> Erased:
     counts += _scattered(session, student)
     sign_in_attempts.reset_account(session, student.user_id)
     sessions.end_sessions(session, student.user_id)
+    second_factor.delete_all(session, student.user_id)
     counts += delete_rows(session, GatewayUse, GatewayUse.token_id.in_(student.tokens))
     personal = (Token, Membership, Identity, ResetLink, GroupMember, SubmissionMember, MailPreference)
     for table in (*personal, Precheck, LevelView):

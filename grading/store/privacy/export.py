@@ -53,11 +53,13 @@ from grading.store.tables import (
     Outbox,
     Precheck,
     Prompt,
+    RecoveryCode,
     RegradeRequest,
     ResetLink,
     Round,
     RoundStage,
     Run,
+    SecondFactor,
     SecondOpinion,
     SeparateAnswer,
     ShadowRun,
@@ -73,7 +75,10 @@ from grading.store.tables import (
 from grading.store.tables.assignments import SAMPLE
 from grading.store.trust import human_marks
 
-SECRET = {"users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"}
+SECRET = {
+    *("users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"),
+    *("second_factors.salt", "recovery_codes.hash"),
+}
 """Columns left out: credentials and their hashes."""
 ADDED = (
     Change, Mark, LevelView, Example, DryRunRound, SecondOpinion, GoldenSubmission, ShadowRun,
@@ -141,8 +146,8 @@ def _rows(session: Session, student: Student) -> Iterator[tuple[type[Base], Iter
     yield User, _plain(_in(session, User, User.id, ids))
     theirs: list[type[Any]] = [table for platform in known_platforms() for table in platform.personal]
     of_person: tuple[type[Any], ...] = (
-        Identity, Membership, Token, ResetLink, OpenSession, GroupMember, SubmissionMember, MailPreference,
-        Precheck,
+        Identity, Membership, Token, ResetLink, OpenSession, SecondFactor, RecoveryCode, GroupMember,
+        SubmissionMember, MailPreference, Precheck,
     )  # fmt: skip
     for table in (*of_person, *theirs):
         yield table, _plain(_in(session, table, table.user_id, ids))

@@ -52,6 +52,8 @@ class User(Base):
     mail_when_ready: Mapped[bool] = mapped_column(Boolean, default=False)
     sessions: Mapped[int] = mapped_column(Integer, default=0)
     """Counter of "end all sessions"; part of the session stamp."""
+    break_glass: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its password works also where `sign_on.local_accounts` is false; it has a second factor."""
     identities: Mapped[list[Identity]] = relationship(back_populates="user")
 
 
@@ -121,6 +123,31 @@ class ResetLink(Base):
     created_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+
+
+class SecondFactor(Base):
+    """A TOTP secret: the salt from which the server's key derives it, and the last accepted time step."""
+
+    __tablename__ = "second_factors"
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    salt: Mapped[str] = mapped_column(String(64))
+    key_mark: Mapped[str] = mapped_column(String(8))
+    """A keyed digest that says which server's key it was made with."""
+    last_step: Mapped[int] = mapped_column(BigInteger)
+    """Time step (30 s since 1970) of the last accepted code; codes up to it are refused."""
+    created_at: Mapped[datetime]
+    confirmed_at: Mapped[datetime | None]
+    """When its first code was accepted; until then it does not count."""
+
+
+class RecoveryCode(Base):
+    """A code that takes the place of a second factor once; only its SHA-256 is stored."""
+
+    __tablename__ = "recovery_codes"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
     used_at: Mapped[datetime | None]
 
 

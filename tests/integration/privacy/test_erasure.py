@@ -58,6 +58,7 @@ PERSONAL = {
     "changes", "dry_run_rounds", "dry_runs", "examples", "extensions", "group_members", "marks",
     "level_views",
     "regrade_requests", "reset_links", "saved_comments", "sign_in_attempts", "submission_members",
+    "recovery_codes", "second_factors",
     "uploads", "upload_files", "prechecks", "mail_preferences", "change_markers",
     "sent_messages", "event_receivers", "webhook_secrets", "answers", "separate_answers",
     "comparisons", "similar_pairs", "rubric_items", "gateway_use", "calibrations",

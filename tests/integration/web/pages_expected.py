@@ -166,6 +166,11 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "profile.save"): (303, 303, 303, 303, 303, 303),
     ("POST", "profile.password"): (303, 400, 400, 400, 400, 400),
     ("POST", "profile.end_other_sessions"): (303, 303, 303, 303, 303, 303),
+    ("GET", "second_factor.show"): (303, 200, 200, 200, 200, 200),
+    ("POST", "second_factor.begin"): (303, 403, 403, 403, 403, 403),
+    ("POST", "second_factor.confirm"): (303, 404, 404, 404, 404, 404),
+    ("POST", "second_factor.renew"): (303, 403, 403, 403, 403, 403),
+    ("POST", "second_factor.remove"): (303, 403, 403, 403, 403, 403),
     ("GET", "audit.course"): (303, 403, 403, 403, 404, 200),
     ("GET", "audit.everything"): (303, 403, 403, 403, 403, 403),
     ("GET", "courses.listing"): (303, 200, 200, 200, 200, 200),
@@ -417,6 +422,7 @@ ADMIN: dict[tuple[str, str], int] = {
 
 OPEN = {
     *("static", "bootstrap.static", "code_editor.ace", "sign_in.form", "sign_in.enter", "sign_in.leave"),
+    *("second_factor.form", "second_factor.enter"),
     *("sign_in.forgotten", "sign_in.follow", "sign_in.set_form", "sign_in.set_password"),
     *(
         "operations.health",
