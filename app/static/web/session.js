@@ -59,7 +59,6 @@ const signIn = {
   ask(now) {
     const dialog = signIn.template.content.firstElementChild.cloneNode(true);
     const problem = dialog.querySelector("[data-problem]");
-    const form = dialog.querySelector("form");
     const tell = (text) => {
       problem.textContent = text;
       problem.hidden = text === "";
@@ -91,23 +90,37 @@ const signIn = {
       };
       dialog.addEventListener("close", () => end(false));
       dialog.querySelector("[data-again]").addEventListener("click", again);
-      form?.addEventListener("submit", async (event) => {
-        event.preventDefault();
-        const answer = await fetch(form.action, {
-          method: "POST",
-          body: new URLSearchParams(new FormData(form)),
-          credentials: "same-origin",
-          redirect: "manual",
-        }).catch(() => null);
-        form.elements.password.value = "";
-        if (answer === null || answer.type === "opaqueredirect") {
-          await again();
-          return;
-        }
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        tell(page.querySelector("main .alert-danger, main p")?.textContent.trim() ?? "");
-        form.elements.password.focus();
-      });
+      const enter = (form) => {
+        form.addEventListener("submit", async (event) => {
+          event.preventDefault();
+          const answer = await fetch(form.action, {
+            method: "POST",
+            body: new URLSearchParams(new FormData(form)),
+            credentials: "same-origin",
+            redirect: "manual",
+          }).catch(() => null);
+          const secret = form.elements.password ?? form.elements.one_time_code;
+          secret.value = "";
+          if (answer === null || answer.type === "opaqueredirect") {
+            await again();
+            return;
+          }
+          const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+          tell(page.querySelector("main .alert-danger, main p")?.textContent.trim() ?? "");
+          const next = form.elements.password ? page.querySelector("main form[data-second-factor]") : null;
+          if (next === null) {
+            secret.focus();
+            return;
+          }
+          const step = document.importNode(next, true); // the form for the second factor's code
+          step.className = "";
+          form.replaceWith(step);
+          enter(step);
+          step.elements.one_time_code.focus();
+        });
+      };
+      const form = dialog.querySelector("form");
+      if (form) enter(form);
       document.body.append(dialog);
       dialog.showModal();
       if (now.user !== null) check(now);
