@@ -70,7 +70,7 @@ def enter() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         return _form(target, name, _refusal()), 401
     with services().store.read_autocommit() as store:
         if second_factor.has_second_factor(store, user_id):
-            return _await_code(store, user_id, target)
+            return _await_code(store, user_id, target), 200
     if not passwords_on():  # a break-glass account that lost its second factor
         return _form(target, name, _refusal()), 401
     return let_in(user_id, target)
