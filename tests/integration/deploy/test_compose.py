@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from cli.deploy.unit_command import PARTS
+from cli.deploy.units import MARGIN_S
+from tests.support.compose import compose, resolved
+
+FILE = "docker-compose.yml"
 SECRETS = {
     "GRADER_REDIS_PASSWORD": "r-word",
     "GRADER_DATABASE_PASSWORD": "d-word",
@@ -27,27 +29,10 @@ OBSERVE = {
 """What operators look at -> the variable with the secret it does not start without."""
 
 
-def compose(root: Path, *arguments: str, **without: str) -> subprocess.CompletedProcess[str]:
-    command = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
-    given = {key: value for key, value in os.environ.items() if not key.startswith("GRADER_")}
-    return subprocess.run(
-        [*command, "-f", "docker-compose.yml", *arguments],
-        cwd=root,
-        env={**given, **SECRETS, **without},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 @pytest.fixture(scope="module")
 def services(root: Path) -> dict[str, Any]:
     """Every service with anchors, profiles and variables resolved."""
-    profiles = [part for name in PROFILES for part in ("--profile", name)]
-    shown = compose(root, *profiles, "config")
-    assert shown.returncode == 0, shown.stderr
-    resolved: dict[str, Any] = yaml.safe_load(shown.stdout)["services"]
-    return resolved
+    return resolved(root / FILE, *PROFILES, variables=SECRETS)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +42,13 @@ def machines(root: Path) -> list[str]:
 
 
 def test_the_file_is_valid(root: Path) -> None:
-    checked = compose(root, "config", "-q")
+    checked = compose(root / FILE, "config", "-q", variables=SECRETS)
     assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_missing_secret_is_refused(root: Path, secret: str) -> None:
-    refused = compose(root, "config", "-q", **{secret: ""})
+    refused = compose(root / FILE, "config", "-q", variables=SECRETS | {secret: ""})
     assert refused.returncode != 0
     assert "set it in .env" in refused.stderr
 
@@ -111,6 +96,18 @@ def test_migrations_run_once_before_what_needs_them(services: dict[str, Any]) ->
     assert services["migrate"]["restart"] == "no"
     for name in ("web", "store", "sandbox", "sweeper", "gateway"):
         assert services[name]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+
+
+def test_parts_get_the_time_that_they_need_to_end(services: dict[str, Any]) -> None:
+    for name in ("web", "store", "sandbox", "sweeper", "gateway"):
+        seconds = PARTS[name.removesuffix("er")] + MARGIN_S
+        assert in_seconds(services[name]["stop_grace_period"]) == seconds, name
+
+
+def in_seconds(duration: str) -> int:
+    """Of a duration such as 1m20s."""
+    minutes, _, rest = duration.rpartition("m")
+    return 60 * int(minutes or 0) + int(rest.removesuffix("s") or 0)
 
 
 def test_nothing_is_published_beyond_loopback(services: dict[str, Any]) -> None:
