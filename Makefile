@@ -11,7 +11,7 @@ COMPILED := $(VENV)/.tests-compiled
 export VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench sandbox screenshots docs lock install clean
+.PHONY: help demo test tests test-fast lint format types imports programs soak bench-guard bench sandbox screenshots docs lock release install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,9 +81,12 @@ docs: install ## the site of docs/, into build/docs; warnings are errors
 lock: install ## solve the dependencies again; UPGRADE=1 takes the newest
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
+release: install ## what is published of the last commit, signed by RELEASE_KEY, into build/release
+	@$(BIN)/python scripts/release
+
 install: ## the environment for developing, without system packages
 	@scripts/bootstrap develop
 
 clean: ## remove the environment, caches and the demo's data
-	@rm -rf $(VENV) .venv-bench .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+	@rm -rf $(VENV) .venv-bench .venv-soak .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -39,6 +39,9 @@ MODELS = "needs a real machine: a model is downloaded"
 MACHINES = "needs real machines"
 MACOS = "needs a real machine: macOS"
 CONTAINERS = "needs a container engine; tests/integration/deploy/test_compose.py checks the file"
+HOSTS = "needs three hosts; tests/integration/deploy/test_several_hosts.py runs the scripts of the file"
+CLUSTER = "needs a cluster; tests/unit/deploy/test_kubernetes.py checks the manifests"
+RELEASE = "tests/unit/project/test_release.py"
 PLATFORM = "needs a real platform; tests/integration/lti and integrations have stand-ins"
 WEBHOOKS = "tests/integration/integrations/test_webhook_events.py runs these commands with secrets of its own"
 TESTS = "runs tests"
@@ -54,6 +57,17 @@ NOT_PLAYED = {
     "several-hosts.md: Update without an interruption": "tests/faults/web/test_two_hosts.py restarts two so",
     "monitoring.md: Prometheus, Grafana and Flower in containers": CONTAINERS,
     "sandbox.md: Three kinds": CONTAINERS,
+    "several-hosts.md: Three hosts in containers (2)": HOSTS,
+    "several-hosts.md: Three hosts in containers (3)": HOSTS,
+    "several-hosts.md: Update containers": HOSTS,
+    "several-hosts.md: Promote PostgreSQL": HOSTS,
+    "several-hosts.md: Promote PostgreSQL (2)": HOSTS,
+    "kubernetes.md: Start": CLUSTER,
+    "kubernetes.md: The sandbox worker": CLUSTER,
+    "kubernetes.md: Update": CLUSTER,
+    "releases.md: Make one": RELEASE,
+    "releases.md: The key": RELEASE,
+    "releases.md: Verify one": RELEASE,
     "cluster.md: A DGX Spark with Ollama (2)": MODELS,
     "cluster.md: A Mac Studio with MLX": MACOS,
     "cluster.md: Before the first deployment (3)": "tests/integration/deploy/test_cluster.py",

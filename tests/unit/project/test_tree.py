@@ -20,6 +20,7 @@ LOCKS = (
     "requirements-test.lock",
     "requirements-sandbox.lock",
     "requirements-bench.lock",
+    "requirements-soak.lock",
     "deploy/flower/requirements.lock",
 )
 MAX_BYTES = 1_000_000
@@ -119,14 +120,15 @@ def test_the_locks_agree() -> None:
     [
         ("requirements-sandbox.lock", ["sandbox"]),
         ("requirements-bench.lock", ["bench"]),
+        ("requirements-soak.lock", ["soak"]),
         ("requirements.lock", ["web", "workers", "embedded"]),
         ("requirements-test.lock", ["web", "workers", "embedded", "mlx", "tracing", "test"]),
     ],
 )
 def test_a_lock_satisfies_pyproject(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    # the project itself is not installed beside students' work and other people's routers
-    own = [] if extras in (["sandbox"], ["bench"]) else project["dependencies"]
+    # the project itself is not installed beside students' work and other people's programs
+    own = [] if extras in (["sandbox"], ["bench"], ["soak"]) else project["dependencies"]
     wanted = [*own, *(r for e in extras for r in project["optional-dependencies"][e])]
     versions = locked(lock)
     for text in wanted:
