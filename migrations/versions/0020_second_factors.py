@@ -1,14 +1,14 @@
 """Second factors: TOTP secrets, recovery codes, and break-glass accounts
 
-Revision: 0019_since_0002
-Before it: 0018_since_0002
+Revision: 0020_since_0002
+Before it: 0019_since_0002
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019_since_0002"
-down_revision = "0018_since_0002"
+revision = "0020_since_0002"
+down_revision = "0019_since_0002"
 branch_labels = None
 depends_on = None
 
