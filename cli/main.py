@@ -47,6 +47,7 @@ def sections() -> Sections:
             "backup": "cli.commands.data:backup",
             "restore": "cli.commands.data:restore",
             "db": "cli.commands.admin:db",
+            "files": "cli.commands.files:files",
             "retention": "cli.commands.data:retention",
             "export": "cli.commands.data:export",
             "erase": "cli.commands.data:erase",

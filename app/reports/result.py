@@ -22,6 +22,7 @@ from app.web.i18n import current
 from app.web.i18n import gettext as _
 from app.web.template_helpers import title_of
 from grading.domain.document import Document, Location
+from grading.domain.errors import FileDamaged, FilesUnavailable
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import Report
 from grading.domain.stages import Written, written
@@ -162,7 +163,11 @@ def image_numbers(
     numbers = cast(Numbers, current_app.extensions["grader-pictures"])
     found: dict[tuple[str, int], list[int]] = {}
     for path, name in notebooks_with_images(session, submission_id, documents):
-        for cell, number in numbers.of(name, partial(grade_history.load_content, session, name)):
+        try:
+            known = numbers.of(name, partial(grade_history.load_content, session, name))
+        except (FilesUnavailable, FileDamaged):
+            continue  # a result without its pictures is better than none
+        for cell, number in known:
             found.setdefault((path, cell), []).append(number)
     return found
 

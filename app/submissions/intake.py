@@ -136,7 +136,7 @@ def confirm(actor: Actor, upload_id: str) -> str:
         assignment = session.get_one(tables.Assignment, waiting.assignment_id)
         key = Idempotency(actor.name, pending_uploads.idempotency_key(upload_id), waiting.fingerprint)
         incoming = _by_person(actor, assignment.course_id, assignment.id, content, key)
-        return replace(incoming, at=waiting.counts_at)
+        return replace(incoming, at=waiting.counts_at, stored=waiting.files)
 
     def also(session: Session, _: str) -> None:
         pending_uploads.mark_submitted(session, [upload_id])

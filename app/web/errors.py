@@ -20,7 +20,7 @@ from app.web.i18n import gettext as _
 from app.web.i18n import render_message
 from app.web.request_ids import request_id
 from app.web.services import services
-from grading.domain.errors import GraderError, NotSignedIn
+from grading.domain.errors import FilesUnavailable, GraderError, NotSignedIn
 from grading.domain.messages import Message, verbatim
 from grading.store import database
 
@@ -107,7 +107,10 @@ def _grader_error(error: GraderError) -> Response | BaseResponse:
             return Response(kept_forms.page(kept), HTTPStatus.UNAUTHORIZED)
         target = request.full_path.rstrip("?") if request.method == "GET" else None
         return redirect(url_for("sign_in.form", next=target), 303)
-    return answer(error.status, error.code, error.coded)
+    response = answer(error.status, error.code, error.coded)
+    if isinstance(error, FilesUnavailable):
+        response.headers["Retry-After"] = "30"
+    return response
 
 
 def _http(error: HTTPException) -> Response | BaseResponse:

@@ -14,7 +14,7 @@ from cli.settings import Settings
 from grading.assignments.loader import Assignment, read_folder
 from grading.domain.errors import AssignmentError, NotFound, SandboxUnavailable
 from grading.domain.stages import grading_stages
-from grading.store import Store, schema, tables
+from grading.store import Store, open_store, schema, tables
 from grading.store.accounts import credentials, second_factor, users
 from grading.store.assignments import versions
 from grading.store.audit import write_audit
@@ -258,7 +258,7 @@ def tried(settings: Settings, read: Assignment, *, refuse: bool) -> None:
         click.echo("The rubric is not tested: the folder has no solution and no starter.")
         return
     config = settings.config.sandbox
-    with closing(Store(settings.config.database.url)) as store, Shelf() as shelf:
+    with closing(open_store(settings.config)) as store, Shelf() as shelf:
         schema.require_usable(store)
         sandbox = open_backend(config.backend, engine=config.engine, image=config.image)
         executor = Executor(sandbox, lambda language: find_runtime(language, config))

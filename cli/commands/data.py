@@ -11,14 +11,14 @@ import click
 from redis.exceptions import RedisError
 
 from cli.commands.admin import writing
-from cli.output import progress_bar
+from cli.output import counted, progress_bar
 from cli.settings import Settings
 from grading.broker.away import refuses_password
 from grading.broker.dispatch import open_dispatch
 from grading.broker.erasure import withdraw
-from grading.domain.errors import GraderError, NotFound
+from grading.domain.errors import FilesUnavailable, GraderError, NotFound
 from grading.domain.messages import define_message
-from grading.store import Store, schema
+from grading.store import Store, blob_moves, open_store, schema
 from grading.store.bulk import chunks
 from grading.store.privacy import backup as backups
 from grading.store.privacy import erasure
@@ -68,6 +68,8 @@ def backup(
                 manifest = backups.write_backup(store, file, progress=packed)
     click.echo(f"{file}: {_sentence(manifest)}")
     click.echo("config.toml and the secrets are not in it. Store them separately.")
+    if settings.config.files.used:
+        click.echo("Files in the object store are not in it. Back up the bucket after the database.")
 
 
 @click.command()
@@ -90,6 +92,8 @@ def restore(settings: Settings, file: Path, replace: bool, safety: Path | None) 
     if saved:
         click.echo(f"The replaced data is in {saved}")
     click.echo(f"Restored: {_sentence(manifest)}")
+    if settings.config.files.used:
+        click.echo("Restore the bucket as well, then run `grader files verify`.")
     click.echo("Start the system. Interrupted runs are dispatched again.")
 
 
@@ -155,7 +159,7 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
 
     STUDENT is a sign-in name, a student ID, an email address or user:NUMBER.
     """
-    with closing(Store(settings.config.database.url)) as store:
+    with closing(open_store(settings.config)) as store:
         schema.require_usable(store)
         with store.read() as session:
             found, counts = erasure.preview_erasure(session, student)
@@ -173,6 +177,7 @@ def erase(settings: Settings, student: str, dry_run: bool, yes: bool, without_re
         with store.write() as session:
             erased = erasure.erase_student(session, found, "cli")
         _tell(erased.counts, "Erased", "Erased.")
+        _delete_objects(store)
         if not without_redis:
             _withdraw(settings, erased.student)
         erasure.compact_database(store)
@@ -191,7 +196,7 @@ def export(settings: Settings, student: str, file: Path) -> None:
     if file.exists():
         raise click.UsageError(f"{file} already exists. Choose another name.")
     part = file.with_name(f".{file.name}.{os.getpid()}")
-    with closing(Store(settings.config.database.url)) as store:
+    with closing(open_store(settings.config)) as store:
         schema.require_usable(store)
         try:
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -204,6 +209,20 @@ def export(settings: Settings, student: str, file: Path) -> None:
         finally:
             part.unlink(missing_ok=True)
     _tell(counts, f"{file}: data about {found.name}", f"{file}: there is no data.")
+
+
+def _delete_objects(store: Store) -> None:
+    """Delete the objects of what was erased; the sweeper does, where the object store does not answer."""
+    if store.objects is None:
+        return
+    number = 0
+    try:
+        while some := blob_moves.delete_objects(store, store.objects):
+            number += some
+    except FilesUnavailable:
+        click.echo("The object store does not answer. The sweeper deletes the files there later.")
+        return
+    click.echo(f"Deleted from the object store: {counted(number, 'object')}.")
 
 
 def _require_redis(settings: Settings) -> None:

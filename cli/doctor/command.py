@@ -106,7 +106,7 @@ def examine(
             )
         return
     yield ok("configuration", f"{settings.path} is valid")
-    from cli.doctor import broker, database, delivery, machines, server
+    from cli.doctor import broker, database, delivery, files, machines, server
 
     installation = Installation(config, folder, os.environ, bounds)
     yield from server.secrets(installation)
@@ -115,6 +115,7 @@ def examine(
         usable = usable or finding.level == "ok"
         yield finding
     yield from database.diagnose(installation, redis=usable)
+    yield from files.diagnose(installation)
     yield from delivery.diagnose_webhooks(installation)
     yield from server.disks(installation)
     yield from server.web(installation)

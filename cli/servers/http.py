@@ -27,7 +27,7 @@ from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.broker.rate_counts import open_rate_counts
 from grading.config.settings import Config
 from grading.shared import telemetry
-from grading.store import Store
+from grading.store import Store, open_store
 
 
 def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> GatewayServices:
@@ -44,7 +44,7 @@ def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> Gatewa
 
 def create_web_app(config: Config, folder: Path, draining: Callable[[], bool] = lambda: False) -> Flask:
     """The app, wired to the store and the queue."""
-    store, dispatch = Store(config.database.url), open_dispatch(config)
+    store, dispatch = open_store(config), open_dispatch(config)
     return create_app(
         Services(
             config=config,
@@ -124,9 +124,7 @@ def create_gateway_app(config: Config) -> Flask:
         )
 
     leases = open_leases(config)
-    return create_gateway(
-        GatewayServices(config, Store(config.database.url), leases, Talks(leases.redis), send)
-    )
+    return create_gateway(GatewayServices(config, open_store(config), leases, Talks(leases.redis), send))
 
 
 class GatewayServer(HttpServer):

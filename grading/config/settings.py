@@ -1,7 +1,8 @@
 """config.toml as frozen values, validated at start; an error names the key and says what is allowed.
 
 Secrets come from the environment: `GRADER_REDIS_URL`, `GRADER_DATABASE_URL`, `GRADER_SECRET_KEY`,
-`GRADER_MAIL_PASSWORD`, `GRADER_LMS_<CONNECTION>_SECRET`, `GRADER_EVENTS_<NAME>_SECRET` and
+`GRADER_MAIL_PASSWORD`, `GRADER_FILES_KEY_ID`, `GRADER_FILES_SECRET`, `GRADER_LMS_<CONNECTION>_SECRET`,
+`GRADER_EVENTS_<NAME>_SECRET` and
 `GRADER_SIGN_ON_<NAME>_SECRET`.
 """
 
@@ -29,6 +30,7 @@ from pydantic import (
 
 from grading.config import redis_url
 from grading.config.database_url import split_hosts
+from grading.config.files import Files
 from grading.config.machines import EngineSettings, HttpUrl, Machine, Name, Placement, Prefill, Ssh
 from grading.config.mail import Mail
 from grading.config.sign_on import Provider, Rule, SignOn
@@ -268,6 +270,7 @@ __all__ = [
     "Database",
     "EngineSettings",
     "EventReceiver",
+    "Files",
     "Gateway",
     "Machine",
     "Mail",
@@ -373,6 +376,7 @@ class Config(Value):
     server: Server = Field(default_factory=Server)
     redis: Redis = Redis()
     database: Database = Database()
+    files: Files = Field(default_factory=Files)
     retention: Retention = Retention()
     sandbox: SandboxSettings = SandboxSettings()
     gateway: Gateway = Gateway()
@@ -448,6 +452,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
         raise ConfigError(f"{path}: not valid TOML: {error}.") from None
     raw = _with_addresses(raw, environ)
     config = parse(raw)
+    config.files.take_keys(environ)
     for stage in config.stages:
         if not any(stage in machine.stages for machine in config.machines):
             raise ConfigError(f"stages.{stage}: no machine does this stage, so nothing could be graded")

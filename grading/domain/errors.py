@@ -175,6 +175,28 @@ class SandboxUnavailable(GraderError):
     )
 
 
+class FilesUnavailable(GraderError):
+    """The store of large files does not answer. Nothing was lost. Try again in a minute."""
+
+    status = 503
+    code = "files_unavailable"
+    default_message = define_message(
+        "error.files_unavailable",
+        "The store of large files does not answer. Nothing was lost. Try again in a minute.",
+    )
+
+
+class FileDamaged(GraderError):
+    """This file is missing or damaged in the store of large files. Tell your administrator."""
+
+    status = 500
+    code = "file_damaged"
+    default_message = define_message(
+        "error.file_damaged",
+        "This file is missing or damaged in the store of large files. Tell your administrator.",
+    )
+
+
 class EngineError(GraderError):
     """The engine did not give a usable answer."""
 

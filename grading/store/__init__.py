@@ -3,6 +3,6 @@
 Messages between processes belong to grading.broker; each package here imports only those below it.
 """
 
-from grading.store.database import Store, now
+from grading.store.database import Store, now, open_store
 
-__all__ = ["Store", "now"]
+__all__ = ["Store", "now", "open_store"]

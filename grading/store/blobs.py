@@ -1,23 +1,33 @@
-"""Blobs: bytes stored once under their SHA-256."""
+"""Blobs: bytes stored once under their SHA-256, in the database or in the object store.
+
+New bytes are written to the database, in the transaction of what refers to them; `blob_moves` moves large
+ones.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError, NoResultFound
 from sqlalchemy.orm import Session
 
-from grading.store.bulk import delete_rows
-from grading.store.database import insert_into
+from grading.domain.errors import FilesUnavailable
+from grading.store.database import insert_into, now
+from grading.store.object_store import ObjectStore
 from grading.store.tables import (
     Blob,
     ClassUpload,
     RubricVersion,
     SubmissionFile,
+    UnusedObject,
     UploadFile,
 )
+
+_COLUMNS = (Blob.sha256, Blob.size, Blob.object_key, Blob.data)
+_DELETE = delete(Blob).execution_options(synchronize_session=False)
 
 
 def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
@@ -33,8 +43,11 @@ def store_blobs(session: Session, data: Iterable[bytes]) -> list[str]:
 
 
 def load_blob(session: Session, sha256: str) -> bytes:
-    """The content of a blob. Raises NoResultFound."""
-    return session.execute(select(Blob.data).where(Blob.sha256 == sha256)).scalar_one()
+    """The content of a blob. Raises NoResultFound, FilesUnavailable and FileDamaged."""
+    found = load_blobs(session, [sha256])
+    if sha256 not in found:
+        raise NoResultFound
+    return found[sha256]
 
 
 def load_sizes(session: Session, names: Iterable[str]) -> dict[str, int]:
@@ -44,8 +57,33 @@ def load_sizes(session: Session, names: Iterable[str]) -> dict[str, int]:
     return {row.sha256: row.size for row in session.execute(query)} if wanted else {}
 
 
+def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
+    """The contents of blobs by their SHA-256; unknown ones are left out.
+
+    Raises FilesUnavailable and FileDamaged.
+    """
+    rows = session.execute(select(*_COLUMNS).where(Blob.sha256.in_(list(names)))).all()
+    return {row.sha256: row.data if row.object_key is None else _fetch(session, row) for row in rows}
+
+
+def _fetch(session: Session, row: Any) -> bytes:
+    # an object stays when its blob moves back; only what is erased at this moment is missing
+    return objects_of(session).get(row.object_key, row.sha256, row.size)
+
+
+def objects_of(session: Session) -> ObjectStore:
+    """The object store of a session. Raises FilesUnavailable where the configuration names none."""
+    objects: ObjectStore | None = session.info.get("objects")
+    if objects is None:
+        raise FilesUnavailable
+    return objects
+
+
 def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
-    """Delete those of these blobs that nothing refers to; returns how many."""
+    """Delete those of these blobs that nothing refers to; returns how many.
+
+    Their objects are deleted after the commit, by `blob_moves.delete_objects`.
+    """
     wanted = sorted(set(names))
     if not wanted:
         return 0
@@ -59,15 +97,11 @@ def delete_unused_blobs(session: Session, names: Iterable[str]) -> int:
             continue
         try:
             with session.begin_nested():
-                removed += delete_rows(
-                    session, Blob, Blob.sha256 == name, ~files, ~class_uploads, ~uploads
-                ).total()
+                unused = (Blob.sha256 == name, ~files, ~class_uploads, ~uploads)
+                gone = session.execute(_DELETE.where(*unused).returning(Blob.object_key)).all()
+                keys = [row.object_key for row in gone if row.object_key is not None]
+                session.add_all(UnusedObject(key=key, delete_at=now(session)) for key in keys)
+                removed += len(gone)
         except IntegrityError:
             continue  # somebody submits the same file at this moment
     return removed
-
-
-def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
-    """The contents of blobs by their SHA-256; unknown ones are left out."""
-    rows = session.execute(select(Blob.sha256, Blob.data).where(Blob.sha256.in_(list(names))))
-    return {row.sha256: row.data for row in rows}

@@ -28,8 +28,10 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
+from grading.config.settings import Config
 from grading.store import change_tracking
 from grading.store.failover import SEVERAL_HOSTS, Successors, parse_url
+from grading.store.object_store import ObjectStore, open_objects
 
 LOCK_TIMEOUT_S = 30.0
 """Seconds that a write waits for the lock."""
@@ -73,12 +75,21 @@ class Store:
     """A database and its sessions: `write()` and `read()` are transactions, `read_autocommit()` is for pages.
 
     SQLite runs in WAL mode; a write takes the lock at its start, so that it never fails half way for want
-    of it, and waits for it up to `wait_s` seconds. `clock_offset_s` shifts `now`, for tests.
+    of it, and waits for it up to `wait_s` seconds. `clock_offset_s` shifts `now`, for tests. Sessions
+    read the files that are in `objects` there.
     """
 
-    def __init__(self, url: str, *, clock_offset_s: float = 0.0, wait_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock_offset_s: float = 0.0,
+        wait_s: float = LOCK_TIMEOUT_S,
+        objects: ObjectStore | None = None,
+    ) -> None:
         self.url = url
         self.clock_offset_s = clock_offset_s
+        self.objects = objects
         successors = Successors()
         self.engine = _engine(url, wait_s, successors)
         postgresql = self.engine.dialect.name == "postgresql"
@@ -118,14 +129,14 @@ class Store:
         synchronous commit makes all before it durable.
         """
         with self._writer_lock, (self._write_derived if derived else self._write).begin() as session:
-            session.info["offset"] = self.clock_offset_s
+            session.info.update(offset=self.clock_offset_s, objects=self.objects)
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session in a read-only transaction."""
         with self._read() as session:
-            session.info["offset"] = self.clock_offset_s
+            session.info.update(offset=self.clock_offset_s, objects=self.objects)
             yield session
             if self.engine.dialect.name == "postgresql":
                 session.commit()
@@ -137,7 +148,7 @@ class Store:
         for pages with a few short queries, not for streaming.
         """
         with self._autocommit() as session:
-            session.info["offset"] = self.clock_offset_s
+            session.info.update(offset=self.clock_offset_s, objects=self.objects)
             yield session
 
     def close(self) -> None:
@@ -145,6 +156,11 @@ class Store:
         self.engine.dispose()
         self.autocommit_engine.dispose()
         self.async_commit_engine.dispose()
+
+
+def open_store(config: Config) -> Store:
+    """The database of the configuration, with its object store. Raises ConfigError without its keys."""
+    return Store(config.database.url, objects=open_objects(config.files))
 
 
 _SQLITE_CLOCK, _POSTGRESQL_CLOCK = "strftime('%Y-%m-%dT%H:%M:%f', 'now')", "clock_timestamp()"

@@ -107,9 +107,13 @@ def release_hold(session: Session, mine: Hold) -> None:
     session.execute(_OUTBOX.update().where(*_held(mine)).values(fresh))
 
 
-def postpone(session: Session, mine: Hold, error: str, seconds: float) -> None:
-    """Release a hold after a failure; the row is due after so many seconds."""
-    later = {"not_before": now(session) + timedelta(seconds=seconds), "error": _sentence(error)}
+def postpone(session: Session, mine: Hold, error: str, seconds: float, *, counted: bool = True) -> None:
+    """Release a hold after a failure; the row is due after so many seconds. Counts the try if `counted`."""
+    later = {
+        "not_before": now(session) + timedelta(seconds=seconds),
+        "error": _sentence(error),
+        "tries": _OUTBOX.c.tries - int(not counted),
+    }
     session.execute(_OUTBOX.update().where(*_held(mine)).values(later))
 
 

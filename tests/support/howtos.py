@@ -46,6 +46,7 @@ PLATFORM = "needs a real platform; tests/integration/lti and integrations have s
 WEBHOOKS = "tests/integration/integrations/test_webhook_events.py runs these commands with secrets of its own"
 TESTS = "runs tests"
 BENCH = "a benchmark, which runs for minutes"
+OBJECT_STORE = "tests/faults/store/test_object_store.py runs them against a server that speaks S3"
 NOT_PLAYED = {
     "README.md: Try it": "tests/integration/cli/test_demo.py runs the demo, and make test is what runs",
     "README.md: Set it up": "server.md: Set up the server has the same commands",
@@ -55,6 +56,9 @@ NOT_PLAYED = {
     "server.md: In containers": CONTAINERS,
     "maintenance.md: Back up (6)": CONTAINERS,
     "several-hosts.md: Update without an interruption": "tests/faults/web/test_two_hosts.py restarts two so",
+    "files.md: How files move": OBJECT_STORE,
+    "files.md: Back up and restore": "rclone is one of many, and needs a store of its own",
+    "files.md: Back up and restore (2)": OBJECT_STORE,
     "monitoring.md: Prometheus, Grafana and Flower in containers": CONTAINERS,
     "sandbox.md: Three kinds": CONTAINERS,
     "several-hosts.md: Three hosts in containers (2)": HOSTS,

@@ -22,7 +22,7 @@ from types import TracebackType
 from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
-from grading.domain.errors import SandboxUnavailable
+from grading.domain.errors import FileDamaged, FilesUnavailable, SandboxUnavailable
 from grading.execution.plan import Plan
 from grading.execution.values import Execution, Request
 from grading.store import Store, blobs
@@ -185,6 +185,10 @@ LARGEST = 4 << 20
 """Bytes of an execution that is kept; a larger one is run again when it is asked for."""
 
 
+class InputUnavailable(SandboxUnavailable):
+    """The store of large files does not answer, and the work needs one of its files."""
+
+
 @dataclass(frozen=True)
 class Runner:
     """Executions with a cache in SQL. Any number of threads may use it."""
@@ -291,11 +295,16 @@ class Runner:
 
     def _contents(self, names: list[str]) -> Mapping[str, bytes]:
         known = {name: self.files[name] for name in names if name in self.files}
-        with self.store.read() as session:
-            return {
-                **blobs.load_blobs(session, [name for name in names if name not in known]),
-                **known,
-            }
+        try:
+            with self.store.read() as session:
+                return {
+                    **blobs.load_blobs(session, [name for name in names if name not in known]),
+                    **known,
+                }
+        except FilesUnavailable as error:
+            raise InputUnavailable(error.coded) from error
+        except FileDamaged as error:
+            raise SandboxUnavailable(error.coded) from error
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[None]:

@@ -27,7 +27,7 @@ from grading.store.rounds import preparing
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.sandbox.backends import open_backend
 from workers.sandbox.backends.selection import ClosableBackend
-from workers.sandbox.plan_runner import Runner, Shelf
+from workers.sandbox.plan_runner import InputUnavailable, Runner, Shelf
 from workers.sandbox.prechecks import run_precheck
 from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
@@ -95,12 +95,15 @@ class ClaimedRounds:
         with self.server.store.write() as session:
             outbox.release_hold(session, held)
 
-    def put_off(self, held: Hold, why: str) -> float:
-        """It could not be run here now, through no fault of the work; returns the seconds until it is due."""
+    def put_off(self, held: Hold, why: str, *, counted: bool = True) -> float:
+        """It could not be run here now, through no fault of the work; returns the seconds until it is due.
+
+        `counted` says whether the try counts: what keeps all work waiting must not use up anybody's.
+        """
         self._forget(held)
         wait_s = PUT_OFF_S[min(held.tries, len(PUT_OFF_S)) - 1]
         with self.server.store.write() as session:
-            outbox.postpone(session, held, why, wait_s)
+            outbox.postpone(session, held, why, wait_s, counted=counted)
         return wait_s
 
     def _forget(self, held: Hold) -> None:
@@ -194,7 +197,7 @@ def _run_claimed(server: Server, runner: Runner, holding: ClaimedRounds, held: H
             holding.give_back(held)
             return 0.0
         log.warning("the sandbox run of round %s failed, retrying: %s", round_id, error)
-        return holding.put_off(held, error.message)
+        return holding.put_off(held, error.message, counted=not isinstance(error, InputUnavailable))
     except BaseException:
         holding.give_back(held)
         raise

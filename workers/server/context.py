@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from grading.broker.dispatch import Dispatch, open_dispatch
 from grading.config.settings import Config
-from grading.store import Store
+from grading.store import Store, open_store
 from grading.store.rounds import queue
 from workers.server.rubric_cache import Versions
 
@@ -86,4 +86,4 @@ class Server:
 
 def open_server(config: Config) -> Server:
     """Connect lazily to what the configuration names."""
-    return Server(config, Store(config.database.url), open_dispatch(config))
+    return Server(config, open_store(config), open_dispatch(config))

@@ -21,7 +21,7 @@ from grading.checks.visibility import for_student
 from grading.documents import Identity, pseudonymise, set_apart
 from grading.domain.base_value import Value
 from grading.domain.document import Document
-from grading.domain.errors import GraderError, SandboxUnavailable
+from grading.domain.errors import FilesUnavailable, GraderError, SandboxUnavailable
 from grading.domain.evidence import Evidence, Flag
 from grading.execution.display import ShownExecution, add_played, shown
 from grading.execution.path_repair import beside
@@ -161,7 +161,7 @@ def _ending_badly(
             if done:
                 log.info("round %s is queued", round_id)
             return done
-        except SandboxUnavailable:
+        except (SandboxUnavailable, FilesUnavailable):
             raise
         except GraderError as error:
             why = error.coded

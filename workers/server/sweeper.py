@@ -16,6 +16,7 @@ from grading.broker.away import why_away
 from grading.broker.celery_app import SANDBOX_QUEUES, STORE
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import load_scripts
+from grading.domain.errors import FilesUnavailable
 from grading.store import outbox
 from grading.store.away import why_away as why_sql_away
 from grading.store.reporting import operations
@@ -201,7 +202,12 @@ class Sweeper:
 
     def _prepare(self, round_id: str) -> None:
         log.info("round %s was never sent to a queue; preparing it", round_id)
-        prepare(self.server, round_id)
+        try:
+            prepare(self.server, round_id)
+        except FilesUnavailable as error:
+            log.warning("round %s is prepared later: %s", round_id, error)
+            with self.server.store.write() as session:
+                outbox.reopen(session, "prepare", round_id)  # no try: the round is not what fails
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:

@@ -15,6 +15,7 @@ from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.config.settings import Config
+from grading.domain.errors import FilesUnavailable
 from grading.domain.learning_platforms import platform_modules
 from workers.celery_worker import Watch, keep_watch, register_canary, run_worker
 from workers.server import record
@@ -22,12 +23,13 @@ from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
 from workers.server.delivery.mail import MailSender
 from workers.server.delivery.webhooks import Relay, receivers
+from workers.server.file_mover import FileMover
 from workers.server.inbox import Inboxes
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
 
 UNTIL_SQL_IS_BACK = {
-    "autoretry_for": record.SQL_AWAY,
+    "autoretry_for": (*record.SQL_AWAY, FilesUnavailable),
     "retry_backoff": 1,
     "retry_backoff_max": 10,
     "max_retries": 60,
@@ -92,6 +94,7 @@ def start_sweeper(
     sending = [
         *Relay(server, told, stop).start(),
         MailSender(server, translations, mail_password, stop).start(),
+        FileMover(server, stop).start(),
         *(thread for one in platforms.values() for thread in one.start(server, environ, stop)),
     ]
     try:

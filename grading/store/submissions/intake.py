@@ -26,7 +26,7 @@ from grading.store.blobs import store_blobs
 from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.courses import groups
 from grading.store.database import now
-from grading.store.submissions.receipts import fingerprint, received_file
+from grading.store.submissions.receipts import ReceivedFile, fingerprint, received_file
 from grading.store.tables import (
     Assignment,
     Round,
@@ -67,6 +67,8 @@ class IncomingSubmission:
     """When its last byte arrived, if that was before it was submitted."""
     trusted: bool = False
     """From staff or a learning platform: due date and limit do not apply."""
+    stored: tuple[ReceivedFile, ...] | None = None
+    """The files where they are stored already, as those of a pending upload; `content` has none then."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequ
     )
     moment = now(session)
     files = incoming.content.files
+    received = incoming.stored or tuple(received_file(file.name, file.data) for file in files)
     language = session.get_one(Assignment, incoming.assignment_id).language
     submission = Submission(
         id=new_id(),
@@ -148,18 +151,15 @@ def _add_submission(session: Session, incoming: IncomingSubmission, people: Sequ
         notes=list(incoming.content.notes),
         submitted_by=incoming.submitted_by,
         created_at=min(incoming.at or moment, moment),
-        fingerprint=fingerprint(received_file(file.name, file.data) for file in files),
+        fingerprint=fingerprint(received),
     )
     session.add(submission)
     session.flush()
     for other in people:
         if other != incoming.student_id:
             session.add(SubmissionMember(submission_id=submission.id, user_id=other))
-    names = store_blobs(session, (file.data for file in files))
-    for file, name in zip(files, names, strict=True):
-        session.add(
-            SubmissionFile(submission_id=submission.id, path=file.name, sha256=name, size=len(file.data))
-        )
+    store_blobs(session, (file.data for file in files))
+    session.add_all(SubmissionFile(submission_id=submission.id, **file.model_dump()) for file in received)
     return submission
 
 

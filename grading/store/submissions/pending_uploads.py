@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from grading.checks.upload_notes import Reading, reading
-from grading.documents import SubmittedFiles, UploadedFile, in_language
+from grading.documents import SubmittedFiles, in_language
 from grading.domain.base_value import Value
 from grading.domain.document import Document
 from grading.domain.errors import NotFound
@@ -18,7 +18,7 @@ from grading.domain.messages import define_message
 from grading.domain.rubric import Rubric
 from grading.store import tables
 from grading.store.assignments import versions
-from grading.store.blobs import delete_unused_blobs, load_blob, store_blobs
+from grading.store.blobs import delete_unused_blobs, store_blobs
 from grading.store.bulk import chunks, delete_rows
 from grading.store.database import now
 from grading.store.submissions.receipts import ReceivedFile, fingerprint, received_file, sort_by_path
@@ -156,7 +156,10 @@ def _waiting(session: Session, row: Upload) -> PendingUpload:
 def claim_upload(
     session: Session, upload_id: str, user_id: int, caller: str
 ) -> tuple[PendingUpload, SubmittedFiles]:
-    """The upload to submit, locked. Raises AlreadySubmitted, or NotFound when it is gone."""
+    """The upload to submit, locked, and its documents. Raises AlreadySubmitted, or NotFound when it is gone.
+
+    Its files are not read: they are stored, wherever that is, and become files of the submission.
+    """
     if upload_id.isalnum():
         # an update, so that SQLite and PostgreSQL both keep a second one waiting
         session.execute(update(Upload).where(Upload.id == upload_id).values(form_key=Upload.form_key))
@@ -165,9 +168,8 @@ def claim_upload(
         raise AlreadySubmitted(before)
     waiting = load_upload(session, upload_id, user_id)
     row = session.get_one(Upload, upload_id)
-    files = tuple(UploadedFile(file.path, load_blob(session, file.sha256)) for file in waiting.files)
     documents = tuple(Document.model_validate(document) for document in row.documents)
-    return waiting, SubmittedFiles(files, documents, tuple(row.notes))
+    return waiting, SubmittedFiles((), documents, tuple(row.notes))
 
 
 def find_submission(session: Session, caller: str, upload_id: str) -> str | None:

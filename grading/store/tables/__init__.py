@@ -15,6 +15,7 @@ from grading.store.tables.assignments import (
     Submission,
     SubmissionFile,
     SubmissionMember,
+    UnusedObject,
     Upload,
     UploadFile,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "SystemMessage",
     "Token",
     "Upload",
+    "UnusedObject",
     "UploadFile",
     "User",
     "UtcDateTime",

@@ -23,6 +23,10 @@ from grading.domain.jobs import ENGLISH
 from grading.store.tables.base import Base, Id, new_id
 from grading.store.tables.people import Course, User
 
+TO_MOVE: dict[str, Any] = dict.fromkeys(
+    ("sqlite_where", "postgresql_where"), text("object_key IS NULL AND size > 65536")
+)
+"""The condition of the index of blobs that may be moved: larger than `LEAST_KB` of grading.config.files."""
 SAMPLE = "sample"
 """Source of submissions made of a starter or solution to try a rubric; they have no current round."""
 
@@ -97,6 +101,18 @@ class Blob(Base):
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
     size: Mapped[int]
     data: Mapped[bytes] = mapped_column(LargeBinary)
+    """Empty where the bytes are in the object store."""
+    object_key: Mapped[str | None] = mapped_column(String(100))
+    """Key of the object with the bytes; of this row alone, and never used again."""
+    __table_args__ = (Index("blobs_to_move", "size", **TO_MOVE),)
+
+
+class UnusedObject(Base):
+    """An object that no blob refers to: one that is being written, or one to be deleted."""
+
+    __tablename__ = "unused_objects"
+    key: Mapped[str] = mapped_column(String(100), primary_key=True)
+    delete_at: Mapped[datetime] = mapped_column(index=True)
 
 
 class Submission(Base):

@@ -67,7 +67,7 @@ PERSONAL = {
     "golden_submissions", "model_trials", "parity_alarms", "shadow_runs",
     "stage_drains",
     "guarantee_samples", "guarantee_members", "guarantee_draws", "guarantee_candidates",
-    "guarantee_releases", "database_histories",
+    "guarantee_releases", "database_histories", "unused_objects",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)
