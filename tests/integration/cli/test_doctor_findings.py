@@ -18,15 +18,17 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from cli.doctor import broker, database, delivery, machines, server
+from cli.doctor import broker, database, delivery, files, machines, server
 from cli.doctor.finding import Bounds, Finding, Installation, disk
 from cli.doctor.machines import REMEDIES
 from grading.broker.machine_status import MachineState
+from grading.config.files import Files
 from grading.config.settings import parse
 from grading.shared.code_version import software
 from grading.store.reporting.metrics import Open, Waiting
 from grading.store.reporting.operations import DatabaseFacts
 from tests.integration.cli import test_doctor
+from tests.support.object_stores import KEYS, faulty_s3
 from tests.support.redis_servers import acl_file, certificates, redis_server
 from tests.support.tls_servers import tls_server
 from workers.sandbox.backends import seccomp
@@ -392,6 +394,31 @@ def test_a_sandbox_without_a_list_of_refused_system_calls(monkeypatch: pytest.Mo
 
 # --- all of it ----------------------------------------------------------------------------------------
 
+OBJECTS = (
+    ("failure", "object store", "objects_without_store", "nobody can read them", "name it again"),
+    ("failure", "object store", "object_store_keys_missing", "set GRADER_FILES_KEY_ID", "set them for web"),
+    ("failure", "object store", "object_store_refuses", "an object cannot be written (", "may write objects"),
+    ("failure", "object store", "object_store_damaged", "other bytes than were written", "use another one"),
+)
+
+
+def test_object_stores_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    without, keys, refuses, damaged = OBJECTS
+    monkeypatch.setattr(files, "has_objects", lambda _: True)
+    require(files.diagnose(installed()), without)
+    with faulty_s3() as server:
+        config = installed().config.model_copy(update={"files": Files(bucket="school", endpoint=server.url)})
+        one = replace(installed(), config=config)
+        require(files.diagnose(one), keys)
+        config.files.take_keys(KEYS)
+        (well,) = files.diagnose(one)
+        assert well.level == "ok"
+        assert not server.objects
+        for fault, row in (("403", refuses), ("wrong", damaged)):
+            server.fault = fault
+            require(files.diagnose(one), row)
+
+
 HERE = (
     STRANGE,
     READER,
@@ -408,6 +435,7 @@ HERE = (
     WEB,
     MAIL,
     WEAKER,
+    OBJECTS,
 )
 SAYS = {"failure", "warning", "Why", "Remedy"}
 """What a finding is made with; the code comes first."""
