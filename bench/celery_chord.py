@@ -17,7 +17,7 @@ from celery.backends.redis import RedisBackend
 from celery.canvas import Signature
 
 from grading.broker.celery_app import celery_app
-from grading.broker.leases import connect
+from grading.broker.connections import connect
 
 QUEUES = ("bare-a", "bare-b", "bare-body")
 DONE = "bare:done"

@@ -19,7 +19,8 @@ from typing import Literal, get_args
 import click
 
 from cli.dev.embedded_redis import start_redis
-from grading.broker.leases import Leases, connect
+from grading.broker.connections import connect
+from grading.broker.leases import Leases
 from grading.config.settings import Machine
 from grading.domain.document import Cell, Document, Output
 from grading.domain.evidence import Evidence

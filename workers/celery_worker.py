@@ -143,6 +143,8 @@ def keep_watch(watch: Watch, stop: threading.Event) -> None:
 
 
 SWITCH_S = 0.0005
+SUCCESSOR_S = 10.0
+"""So long a connection waits for a successor of Redis; Celery waits ever longer between its tries."""
 POOL = "workers.celery_worker:SlotThreads"
 
 
@@ -170,6 +172,11 @@ def run_worker(
         stopping()
 
     app.conf.worker_pool = POOL
+    if "address" in app.conf.broker_transport_options:  # of sentinels
+        app.conf.broker_transport_options = {
+            **app.conf.broker_transport_options,
+            "successor_s": SUCCESSOR_S,
+        }
     # the thread that takes messages off Redis must not wait 5 ms for one that computes
     sys.setswitchinterval(SWITCH_S)
     # logging is set up by the command, once for all

@@ -27,8 +27,9 @@ from grading.broker.machine_status import (
     condition,
     weights_warnings,
 )
-from grading.config.redis_url import on_loopback
-from grading.config.settings import Machine
+from grading.broker.signing import Keyring
+from grading.config.redis_url import on_loopback, watched
+from grading.config.settings import Config, Machine
 from grading.domain.errors import ConfigError, GraderError
 from grading.domain.model_digests import short
 from grading.store.reporting import operations
@@ -227,6 +228,7 @@ def accept_models(settings: Settings, machine: str) -> None:
 
 
 VARIABLE = "GRADER_REDIS_PASSWORD_SERVER"
+ADMIN = "GRADER_REDIS_ADMIN"
 
 
 @click.group()
@@ -236,18 +238,28 @@ def redis() -> None:
 
 @redis.command()
 @click.option("--machine", "only", shell_complete=complete_machine, help="Only the user of this machine.")
+@click.option("--sentinels", is_flag=True, help="Print the users of the sentinels instead.")
+@click.option(
+    "--install", is_flag=True, help="Give every Redis of a set and every sentinel its users, and print none."
+)
 @click.pass_obj
-def acl(settings: Settings, only: str | None) -> None:
+def acl(settings: Settings, only: str | None, sentinels: bool, install: bool) -> None:
     """Print users.acl: one user for the server and each machine.
 
     Each user has the least rights it needs. The server's password comes from GRADER_REDIS_PASSWORD_SERVER or
     the server's GRADER_REDIS_URL; without either, a new one is generated. Machines' passwords are derived
     from it. users.acl contains hashes only; each computer's GRADER_REDIS_URL is printed once, to standard
     error.
+
+    With --install, an administrator of Redis and of the sentinels, USER:PASSWORD in GRADER_REDIS_ADMIN, gives
+    all of them the users of this version. Machines keep their passwords, except the one of --machine.
     """
-    from grading.broker import redis_acl, signing
+    from grading.broker import redis_acl, redis_users, signing
 
     config = settings.config
+    if sentinels or install:
+        _with_successor(config, only, install=install)
+        return
     names = [config.machine(only).name] if only else [machine.name for machine in config.machines]
     password = _password(config.redis.url, must_be_known=only is not None)
     keys = signing.Keyring(password, users=True)
@@ -255,10 +267,46 @@ def acl(settings: Settings, only: str | None) -> None:
     users |= {signing.machine_user(name): keys.machine_password(name) for name in names}
     for line in redis_acl.lines(config, users)[1 if only else 0 :]:
         click.echo(line)
-    for user, password in users.items():
-        click.echo(f"{user}: GRADER_REDIS_URL={redis_acl.url_of(config, user, password)}", err=True)
+    if watched(config.redis.url) and not only:
+        for line in redis_users.lines(keys):
+            click.echo(line)
+        for line in redis_users.settings_lines(config, keys):
+            click.echo(line, err=True)
+    _say_addresses(config, users, keys)
     if on_loopback(config.redis.url):
         click.echo("On the machines, replace the loopback address by the server's address.", err=True)
+
+
+def _with_successor(config: Config, only: str | None, *, install: bool) -> None:
+    """The users of sentinels, or all users brought to all of them."""
+    from grading.broker import redis_users, signing
+
+    if not watched(config.redis.url):
+        raise ConfigError("redis.url names no sentinels; docs/how-to/administrators/redis.md has the form.")
+    keys = signing.Keyring(_password(config.redis.url, must_be_known=True), users=True)
+    if not install:
+        for line in redis_users.sentinel_lines(keys):
+            click.echo(line)
+        return
+    user, _, password = os.environ.get(ADMIN, "").partition(":")
+    if not password or user in ("", "default"):
+        raise ConfigError(
+            f"Set {ADMIN} to USER:PASSWORD of an administrator of every Redis and every sentinel. It cannot "
+            "be the user default, which is disabled."
+        )
+    renew = [config.machine(only).name] if only else []
+    new = redis_users.install(config, keys, (user, password), renew)
+    click.echo("Every Redis and every sentinel has its users.")
+    _say_addresses(config, new, keys)
+
+
+def _say_addresses(config: Config, passwords: Mapping[str, str], keys: Keyring) -> None:
+    from grading.broker import redis_acl, redis_users
+
+    for user, password in passwords.items():
+        url = redis_acl.url_of(config, user, password)
+        url = redis_users.with_clients(url, keys) if watched(url) else url
+        click.echo(f"{user}: GRADER_REDIS_URL={url}", err=True)
 
 
 def _password(url: str, *, must_be_known: bool) -> str:

@@ -21,6 +21,7 @@ from cli.dev.supervisor import GRACE_S, Part, Supervisor, part_argv
 from cli.settings import KEPT_KEY, Settings, forget_redis, own_secret_key, remember_redis
 from grading.broker import redis_acl
 from grading.broker.dispatch import open_dispatch
+from grading.config.redis_url import watched
 from grading.config.settings import Config
 from grading.domain.errors import ConfigError, GraderError
 from grading.store import Store, schema
@@ -105,7 +106,9 @@ class System:
         """The configured Redis, or an embedded one when that is on loopback and not there."""
         url = self.config.redis.url
         parts = urlsplit(url)
-        occupied = parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
+        occupied = (
+            watched(url) or parts.hostname not in LOOPBACK or listens(parts.hostname, parts.port or 6379)
+        )
         if occupied and not self._own_redis:
             redis_acl.refuse_open(url)
             return url

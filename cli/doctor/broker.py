@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from limits import RateLimitItemPerMinute
 from limits.storage import RedisStorage
@@ -20,14 +19,15 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from cli.doctor import successor
 from cli.doctor.finding import Bounds, Finding, Installation, certificate, failure, ok, size, warning
+from cli.servers.certificates import redis_certificate_ends
 from grading.broker import redis_key_types
+from grading.broker.connections import connect
 from grading.broker.dispatch import AWAY
-from grading.broker.leases import connect
 from grading.broker.rate_counts import RATE_COUNTS, open_rate_counts
 from grading.broker.redis_acl import open_to_strangers, reason_sentence, untrusted
-from grading.config.redis_url import on_loopback, place
-from grading.shared.certificates import certificate_end
+from grading.config.redis_url import here, on_loopback, parse, place, watched
 
 OLDEST = (6, 2)
 PASSWORD = "set requirepass or users (`grader redis acl`) there, and GRADER_REDIS_URL here"  # noqa: S105
@@ -53,6 +53,8 @@ def diagnose(installation: Installation) -> Iterator[Finding]:
         yield _keys(client, installation)
         yield _rate_limits(url)
         yield from _state(client, installation.bounds)
+        if watched(url):
+            yield from successor.diagnose(parse(url), client, installation.bounds)
     except AWAY as error:
         yield failure(
             "redis_went_away", "redis", f"the connection was lost during the check: {error}", "see its log"
@@ -84,9 +86,10 @@ def _unusable(url: str, error: BaseException) -> Finding:
 
 def _closed(url: str) -> Iterator[Finding]:
     name = "redis password"
-    if not open_to_strangers(url):
+    found = open_to_strangers(url)
+    if not found:
         yield ok(name, "required")
-    elif on_loopback(url):
+    elif all(here(host) for host in found):
         yield warning(
             "redis_open_here", name, "not required: every program on this computer has access", PASSWORD
         )
@@ -100,16 +103,13 @@ def _closed(url: str) -> Iterator[Finding]:
 
 
 def _tls(url: str, bounds: Bounds) -> Iterator[Finding]:
-    if urlsplit(url).scheme != "rediss":
+    address = parse(url)
+    if address.tls is None:
         if not on_loopback(url):
             message = "the connection is not encrypted, and it carries students' work"
             yield warning("redis_plain", "redis tls", message, "use rediss:// or a private network")
         return
-    parts = urlsplit(url)
-    ends = certificate_end(
-        parts.hostname or "", parts.port or 6379, dict(parse_qsl(parts.query)).get("ssl_ca_certs")
-    )
-    yield certificate("redis certificate", ends, bounds)
+    yield certificate("redis certificate", min(redis_certificate_ends(address)), bounds)
 
 
 def _writes(client: Redis) -> Finding:

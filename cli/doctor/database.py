@@ -12,8 +12,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
 from cli.output import counted
+from grading.broker.connections import connect
 from grading.broker.dispatch import AWAY
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import Leases
 from grading.store import Store, schema
 from grading.store.away import first_line, refuses_password
 from grading.store.reporting import metrics

@@ -18,8 +18,8 @@ from cli.doctor.finding import Bounds, Finding, Installation, certificate, disk,
 from cli.settings import KEPT_KEY, MIN_SECRET, event_secrets, key_fingerprint
 from grading.broker.canaries import OVERDUE_S, Canaries, PartHeartbeat, Waiting
 from grading.broker.celery_app import SANDBOX, STORE
+from grading.broker.connections import connect
 from grading.broker.dispatch import AWAY
-from grading.broker.leases import connect
 from grading.config.settings import SandboxSettings
 from grading.domain.errors import ConfigError
 from grading.execution.values import CodeLanguage

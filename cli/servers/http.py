@@ -20,9 +20,9 @@ from cli.servers.waitress_server import HttpServer
 from cli.settings import key_fingerprint, lms_secrets, secret_key
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
+from grading.broker.connections import connect
 from grading.broker.dispatch import Dispatch, open_dispatch, open_leases
 from grading.broker.gateway_requests import CHAT, Talks, chat_queue
-from grading.broker.leases import connect
 from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.broker.rate_counts import open_rate_counts
 from grading.config.settings import Config

@@ -22,7 +22,7 @@ from cli.setup.accounts import DEPLOY_ACCOUNT, DEPLOY_HOME
 from cli.setup.host import Host, Made, SetupError
 from grading.broker import signing
 from grading.broker.canaries import Canaries
-from grading.broker.leases import connect
+from grading.broker.connections import connect
 from grading.config import settings as configuration
 from grading.config.settings import Config, Machine
 from grading.store import Store

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from celery import Celery
 
 from grading.broker import kombu_transport
 from grading.broker.signing import own_user
+from grading.config import redis_url as urls
 
 STORE = "store"
 SANDBOX = "sandbox"
@@ -79,8 +81,10 @@ def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> 
     """
     kombu_transport.install()
     # results are read in SQL
-    app = Celery("grader", broker=redis_url, backend="disabled://", set_as_current=False)
+    app = Celery("grader", broker=_broker(redis_url), backend="disabled://", set_as_current=False)
     app.conf.update(_reliable(visibility_timeout_s))
+    if urls.watched(redis_url):
+        _by_sentinels(app, urls.parse(redis_url))
     app.conf.update(
         task_ignore_result=True,
         task_serializer="json",
@@ -99,6 +103,30 @@ def celery_app(redis_url: str, visibility_timeout_s: int, machine: str = "") -> 
         app.conf.worker_enable_remote_control = not own_user(redis_url)
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_takes_only(machine)}
     return app
+
+
+def _broker(redis_url: str) -> str:
+    """The address as kombu reads it: of the sentinels only the first, as the channel knows all of them."""
+    if not urls.watched(redis_url):
+        return redis_url
+    address = urls.parse(redis_url)
+    host, port = address.hosts[0]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    user, password = quote(address.user, safe=""), quote(address.password, safe="")
+    return f"sentinel://{user}:{password}@{place}/{address.database}"
+
+
+def _by_sentinels(app: Celery, address: urls.Address) -> None:
+    """A primary that hangs is given up sooner: there is a successor."""
+    if address.tls is not None:
+        app.conf.broker_use_ssl = dict(address.tls)
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "master_name": address.name,
+        "address": address,
+        "socket_timeout": 5,
+        "health_check_interval": 5,
+    }
 
 
 def _takes_only(machine: str) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from redis.exceptions import RedisError
 from grading.broker import celery_app, criterion_claims, viewers
 from grading.broker.away import refuses_password, why_away
 from grading.broker.canaries import Canaries, PartHeartbeat, Waiting
+from grading.broker.connections import connect
 from grading.broker.heartbeats import Backlog, Heartbeat, Lease
 from grading.broker.kept_digests import KeptDigests
-from grading.broker.leases import LEASES, Leases, connect, result_key
+from grading.broker.leases import LEASES, Leases, result_key
 from grading.broker.machine_status import MachineState, with_heartbeats
 from grading.broker.signing import Keyring, keyring
 from grading.config.settings import Config

@@ -200,7 +200,8 @@ def read_heartbeats(rows: Mapping[str, Iterable[str]], moment: float) -> list[He
 def _heartbeat(machine: str, content: str, moment: float) -> Heartbeat | None:
     row = {**_object(content), "machine": machine}
     at = row.pop("at", 0.0)
-    age = max(0.0, moment - at) if _number(at) else math.inf
+    # a successor's clock may be behind: what a process of before left there is no younger for that
+    age = abs(moment - at) if _number(at) else math.inf
     told = {
         key: value for key, value in _known(Heartbeat, {**row, "age_s": age}).items() if SHAPES[key](value)
     }
@@ -219,7 +220,7 @@ def read_lease(machine: str, run_id: str, content: str, moment: float) -> Lease 
     if not (told.keys() >= LEASE_NEEDED and _number(since) and _number(moved)):
         return None
     draft = told.get("draft", "")[:MOST_DRAFT]
-    ages = {"since_s": max(0.0, moment - since), "idle_s": max(0.0, moment - moved)}
+    ages = {"since_s": abs(moment - since), "idle_s": abs(moment - moved)}
     return Lease(**{**told, "draft": draft, "run_id": run_id, "machine": machine, **ages})
 
 

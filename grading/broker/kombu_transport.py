@@ -17,6 +17,10 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ResponseError
+from redis.sentinel import SentinelConnectionPool
+
+from grading.broker.sentinels import PrimaryConnection, PrimarySSLConnection, primary_pool
+from grading.config.redis_url import Address
 
 log = logging.getLogger(__name__)
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -195,6 +199,28 @@ class Transport(redis.Transport):
                 channel.basic_ack(tag)
 
 
+class SentinelChannel(Channel, redis.SentinelChannel):
+    """The same by way of sentinels, as our other clients go."""
+
+    connection_class = PrimaryConnection
+    connection_class_ssl = PrimarySSLConnection  # type: ignore[assignment]
+    from_transport_options = (*Channel.from_transport_options, "address", "successor_s")  # type: ignore[assignment]
+    address: Address
+    successor_s = 0.0
+    """How long a connection waits for a primary; a worker has nothing better to do."""
+
+    def _sentinel_managed_pool(self, asynchronous: bool = False) -> SentinelConnectionPool:
+        params = self._connparams(asynchronous)  # type: ignore[no-untyped-call]
+        options = {key: value for key, value in params.items() if key not in ("host", "port")}
+        return primary_pool(self.address, **options, successor_s=self.successor_s)
+
+
+class SentinelTransport(Transport, redis.SentinelTransport):
+    """Kombu's transport for sentinels with that channel."""
+
+    Channel = SentinelChannel
+
+
 def _not_taken(channel: Any) -> None:
     """Whoever counts what is taken learns that the last one was no message."""
     if callable(thrown := getattr(channel._queue_cycle, "thrown_away", None)):
@@ -203,4 +229,8 @@ def _not_taken(channel: Any) -> None:
 
 def install() -> None:
     """Use this transport for Redis from now on, in this process."""
-    TRANSPORT_ALIASES.update(redis=f"{__name__}:Transport", rediss=f"{__name__}:Transport")
+    TRANSPORT_ALIASES.update(
+        redis=f"{__name__}:Transport",
+        rediss=f"{__name__}:Transport",
+        sentinel=f"{__name__}:SentinelTransport",
+    )

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, cast
 
 from redis import Redis
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.retry import Retry
+from redis.exceptions import RedisError
 
 from grading.broker import lua_scripts
 from grading.broker.canaries import ANSWER
@@ -35,6 +33,8 @@ from grading.broker.heartbeats import (
     read_lease,
 )
 from grading.broker.lua_scripts import Script
+from grading.broker.sentinels import connected_to, sentinels_of
+from grading.config import redis_url
 
 LEASES = "grader:leases:"
 HEARTBEATS = "grader:heartbeats:"
@@ -51,18 +51,6 @@ DRAINED = "grader:drained"
 WRITABLE = "grader:writable"
 MAX_DELIVERIES = 3
 KEEP_S = 86_400
-
-
-def connect(url: str) -> Redis:
-    """A client that gives up after seconds, not minutes. Connects at the first use."""
-    return Redis.from_url(
-        url,
-        socket_connect_timeout=5,
-        socket_timeout=5,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
-        decode_responses=True,
-    )
 
 
 class Leases:
@@ -347,6 +335,17 @@ def load_scripts(client: Redis) -> int:
         ANSWER,
     )
     return lua_scripts.load(client, called)
+
+
+def load_scripts_on_replicas(url: str) -> int:
+    """The same on each replica that answers and may be promoted: Redis replicates no scripts."""
+    if not redis_url.watched(url):
+        return 0
+    address, loaded = redis_url.parse(url), 0
+    for place in sentinels_of(address).replicas():
+        with suppress(RedisError), connected_to(address, place) as client:
+            loaded += load_scripts(client)
+    return loaded
 
 
 def stage_out(machine: str, stage: str) -> str:

@@ -131,7 +131,7 @@ local function elsewhere()
   local function consider(machine, row)
     local name, heartbeat = names[machine], cjson.decode(row)
     if machine == 1 then mine = load_of(machine, heartbeat) end
-    local alive = now - heartbeat['at'] <= tonumber(ARGV[6])
+    local alive = math.abs(now - heartbeat['at']) <= tonumber(ARGV[6])
     local fit = alive and able(heartbeat) and name ~= me and not drained[name]
     if fit and not avoided[name] and (must or not others[name]) then
       local load = load_of(machine, heartbeat)

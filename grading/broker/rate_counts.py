@@ -9,6 +9,8 @@ from redis import ConnectionPool
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from grading.broker.connections import open_pool
+
 RATE_COUNTS = "grader:rates"
 """The beginning of all keys; each lives as long as its limit's period."""
 PATIENCE_S = 1.0
@@ -16,6 +18,6 @@ PATIENCE_S = 1.0
 
 def open_rate_counts(url: str) -> ConnectionPool:
     """Connections for counting; they are made at the first use."""
-    return ConnectionPool.from_url(
+    return open_pool(
         url, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S, retry=Retry(NoBackoff(), 0)
     )

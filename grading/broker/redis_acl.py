@@ -10,14 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import ssl
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
-from redis.retry import Retry
 
 from grading.broker import celery_app
 from grading.broker.canaries import ANSWERS, CANARIES, EXAMINATIONS, examination_key
@@ -37,8 +34,10 @@ from grading.broker.leases import (
     RESULTS,
     SPEED_PROFILES,
 )
+from grading.broker.sentinels import Place, connected_to, sentinels_of
 from grading.broker.signing import SERVER, machine_user
-from grading.config.redis_url import on_loopback, place, without_credentials
+from grading.config import redis_url
+from grading.config.redis_url import Address, here, place
 from grading.config.settings import Config, Machine
 from grading.domain.errors import GraderError
 
@@ -75,15 +74,26 @@ def _own(commands: str, *keys: str) -> Right:
 
 def lines(config: Config, passwords: dict[str, str]) -> list[str]:
     """A line of users.acl for each user in `passwords`, after the one that shuts everybody else out."""
+    return lines_of(config, {user: hashed(password) for user, password in passwords.items()})
+
+
+def hashed(password: str) -> str:
+    """As Redis keeps a password."""
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+def lines_of(config: Config, hashes: Mapping[str, str]) -> list[str]:
+    """The same with the hash of each user's password."""
     made = [NOBODY]
-    for user, password in passwords.items():
-        secret = "#" + hashlib.sha256(password.encode()).hexdigest()
+    for user, secret in hashes.items():
         rules = (
             _server(config)
             if user == SERVER
             else _machine(config, config.machine(user.removeprefix(machine_user(""))))
         )
-        made.append(" ".join(["user", user, "on", secret, "resetkeys", "resetchannels", "-@all", *rules]))
+        made.append(
+            " ".join(["user", user, "on", f"#{secret}", "resetkeys", "resetchannels", "-@all", *rules])
+        )
     return made
 
 
@@ -116,6 +126,7 @@ def _server(config: Config) -> list[str]:
         "-@admin",
         "-@dangerous",
         "+time",
+        "+acl|list",  # counts as dangerous; the doctor finds out whether a replica has the same users
         "+info",  # counts as dangerous; the doctor and the sweeper read from it how Redis is
         "+bgrewriteaof",  # counts as dangerous; erasing a student has their data leave the append-only file
     ]
@@ -182,7 +193,7 @@ def _gateway_requests() -> list[Right]:
 
 
 def _machine(config: Config, machine: Machine) -> list[str]:
-    database = urlsplit(config.redis.url).path.strip("/") or "0"
+    database = redis_url.parse(config.redis.url).database
     events = [f"(+publish &/{database}.celeryev*)"] if config.redis.monitor else []
     selectors = [right.selector for right in rights(config, machine)]
     return [*(f"+{command}" for command in CONNECTION), *selectors, *events]
@@ -215,20 +226,32 @@ class RedisUntrusted(GraderError):
     status = 503
 
 
-def open_to_strangers(url: str) -> bool:
-    """Whether Redis answers a client that names no password. Raises redis errors when it does not answer."""
-    client = Redis.from_url(
-        without_credentials(url),
-        socket_connect_timeout=PATIENCE_S,
-        socket_timeout=PATIENCE_S,
-        retry=Retry(NoBackoff(), 0),
-    )
+def open_to_strangers(url: str) -> list[str]:
+    """The host of Redis, or each of the set and its sentinels, that answers a client which names no password.
+
+    Raises redis errors when Redis, or every sentinel, does not answer.
+    """
+    address = redis_url.parse(url)
+    places = [*address.hosts]
+    if address.name:
+        sentinels = sentinels_of(address)
+        places += [sentinels.discover_master(address.name), *sentinels.replicas()]
+    stranger = replace(address, user="", password="", database=0)
+    return [place[0] for place in places if _open(stranger, place, must_answer=not address.name)]
+
+
+def _open(stranger: Address, place: Place, *, must_answer: bool) -> bool:
     try:
-        return bool(client.ping())
+        with connected_to(
+            stranger, place, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S
+        ) as client:
+            return bool(client.ping())
     except (AuthenticationError, ResponseError):
         return False  # it asked for a password, or lets strangers do nothing
-    finally:
-        client.close()
+    except RedisError as error:
+        if must_answer or untrusted(error):
+            raise
+        return False
 
 
 def refuse_open(url: str, *, needed: bool = True) -> None:
@@ -245,7 +268,7 @@ def refuse_open(url: str, *, needed: bool = True) -> None:
         said = reason_sentence(url, reason) if reason else f"Redis at {place(url)} is unavailable."
         log.warning("%s Continuing, the connection is retried.", said)
         return
-    if is_open and not on_loopback(url):
+    if not all(here(host) for host in is_open):
         raise RedisOpen(
             f"Redis at {place(url)} asks nobody for a password, so everybody who reaches it could read and "
             "forge work. Set requirepass (or `user default off` and ACL users) there and start again."

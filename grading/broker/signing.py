@@ -109,6 +109,10 @@ class Keyring:
         salt = salt or secrets.token_hex(SALT_LETTERS // 2)
         return f"{salt}.{_mac(_stretched(self.password), 'password of a machine', machine, salt)}"
 
+    def password_of(self, who: str) -> str:
+        """A password for something else of this installation, always the same."""
+        return _mac(_stretched(self.password), "password of another user", who)
+
     def read(self, machine: str, message: object) -> tuple[Kind, dict[str, Any]]:
         """What the machine said, if it is proven. Raises Forged."""
         kind, body, salt, mac = _fields(message)

@@ -296,8 +296,11 @@ class Redis(Value):
     ca_file: str | None = None
     """The certificate authority of a `rediss://` server, as a PEM file; by default, those this computer
     trusts."""
-    url: Annotated[str, StringConstraints(pattern=r"^rediss?://\S+$")] = "redis://127.0.0.1:6379/0"
-    """`redis://` or `rediss://`, with a password unless on loopback; GRADER_REDIS_URL wins."""
+    url: Annotated[str, StringConstraints(pattern=r"^rediss?(\+sentinel)?://\S+$")] = (
+        "redis://127.0.0.1:6379/0"
+    )
+    """`redis://` or `rediss://`, with a password unless on loopback, or `redis+sentinel://` or `rediss+sentinel://`
+    with the hosts of sentinels; GRADER_REDIS_URL wins."""
     visibility_timeout_s: int = Field(default=1200, ge=10)
     """Must exceed the longest stage budget."""
     monitor: bool = False

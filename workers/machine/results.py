@@ -6,6 +6,8 @@ import base64
 import json
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +73,51 @@ class Inbox:
 
     def _sign(self, kind: Kind, content: Mapping[str, Any], secret: str = "") -> str:
         return self.signer.sign(kind, content, secret)
+
+
+LOOK_S = 1.0
+REMEMBER_S = 120.0
+"""A primary that is cut off takes results for some seconds, which its successor never gets."""
+MOST_REMEMBERED = 256
+
+
+class SentResults:
+    """What was sent lately, and how it is sent again, as a successor of Redis may not have it.
+
+    The server records a result once, however often it comes.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sent: deque[tuple[float, Callable[[], None]]] = deque(maxlen=MOST_REMEMBERED)
+        self._lost = threading.Event()
+
+    def remember(self, again: Callable[[], None]) -> None:
+        """A result was sent; `again` sends it once more, and raises redis errors."""
+        self._sent.append((self._clock(), again))
+        while self._sent and self._clock() - self._sent[0][0] > REMEMBER_S:
+            self._sent.popleft()
+
+    def doubt(self) -> None:
+        """Another Redis became the primary."""
+        self._lost.set()
+
+    def until_stopped(self, stop: threading.Event) -> None:
+        """Send again whenever there is doubt; the body of a thread."""
+        while not stop.wait(LOOK_S):
+            if self._lost.is_set():
+                self._lost.clear()
+                self.send_again()
+
+    def send_again(self) -> None:
+        """All of the last two minutes; what cannot be sent is found missing by the server."""
+        recent = [again for sent, again in list(self._sent) if self._clock() - sent <= REMEMBER_S]
+        log.info("redis has a new primary, sending %d results again", len(recent))
+        for again in recent:
+            try:
+                again()
+            except AWAY as error:
+                log.warning("%s, a result could not be sent again: %s", why_away(error), error)
 
 
 Send = Callable[[Mapping[str, Any], str], None]

@@ -35,7 +35,7 @@ from workers.machine.engines.base import Engine, ReportsUnavailability, knows_lo
 from workers.machine.model_digests import ModelDigests, Place, WeightsCheck, counters, metric_types
 from workers.machine.progress import ProgressReports
 from workers.machine.requeue import Requeue
-from workers.machine.results import Send, offer, without_prompt
+from workers.machine.results import Send, SentResults, offer, without_prompt
 from workers.machine.scheduling.shared_exclusive_lock import Gate
 from workers.machine.scheduling.throughput import ThroughputLearner
 from workers.machine.stages.run import run_stage
@@ -66,6 +66,7 @@ class MachineProcess:
     """How many slots gateway requests have; for others to see."""
     gateway_queues: Collection[str] = ()
     """By which they come."""
+    sent: SentResults = field(default_factory=SentResults)
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -161,11 +162,13 @@ class MachineProcess:
             if self.returns.refused(working, result):
                 return None
             self._log(job, result)
-            self._offer(result, job.secret)
+            content = result.model_dump(mode="json")
+            self._offer(content, job.secret)
         except BaseException:
             self.claiming.give_back(working)
             raise
         self.claiming.finish(working)
+        self.sent.remember(partial(self._send_again, content, working))
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
         return without_prompt(result)
@@ -203,7 +206,7 @@ class MachineProcess:
         if not (isinstance(run_id, str) and isinstance(round_id, str) and isinstance(stage, str)):
             return {"refused": "not a job"}
         result = results.not_understood(run_id, round_id, stage, self._provenance(stage))
-        self._offer(result, str(raw.get("secret", "")))
+        self._offer(result.model_dump(mode="json"), str(raw.get("secret", "")))
         return without_prompt(result)
 
     def _provenance(self, stage: str) -> Provenance:
@@ -243,8 +246,12 @@ class MachineProcess:
         with self._left:
             return self._left.wait_for(lambda: not self._working, seconds)
 
-    def _offer(self, result: Result, secret: str) -> None:
-        offer(self.send, result.model_dump(mode="json"), secret, self.stop)
+    def _offer(self, content: Mapping[str, Any], secret: str) -> None:
+        offer(self.send, content, secret, self.stop)
+
+    def _send_again(self, content: Mapping[str, Any], working: RunInHand) -> None:
+        self._offer(content, working.job.secret)
+        self.claiming.finish(working)
 
     def get_ready(self) -> None:
         """Load models and find out which weights they have, now and then again; the body of a thread."""

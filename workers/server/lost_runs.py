@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 
 from grading.broker.celery_app import own_queue, stage_queues
@@ -59,6 +59,7 @@ class LostRuns:
     clock: Callable[[], float]
     _redis_since: float | None = None
     _ahead_s: float | None = None
+    _jumped: float | None = None
     _nowhere_since: dict[str, float] = field(default_factory=dict)
 
     def start_over(self) -> None:
@@ -71,7 +72,7 @@ class LostRuns:
         with self.server.store.read() as session:
             in_flight = dict(queue.list_in_flight(session))
         if self._heartbeats_can_be_trusted():
-            held = self.server.dispatch.registry.held()
+            held = [self._aged(lease) for lease in self.server.dispatch.registry.held()]
             living, silent = self._processes()
             self._end_dead([lease for lease in held if lease.process not in living], silent)
             self._end_stalled([lease for lease in held if lease.process in living])
@@ -87,10 +88,17 @@ class LostRuns:
                 "the clock of redis jumped by %.0f s; leases and heartbeats are not expired for a while",
                 self._ahead_s - before,
             )
-            self._redis_since = None
+            self._redis_since, self._jumped = None, moment
         self._redis_since = self._redis_since or moment
         seen_for = moment - self._redis_since
         return min(seen_for, self.server.dispatch.registry.uptime_s()) >= DEAD_AFTER_S
+
+    def _aged(self, lease: Lease) -> Lease:
+        """Ages by a clock that was set since then say nothing."""
+        if self._jumped is None:
+            return lease
+        most = self.clock() - self._jumped
+        return replace(lease, since_s=min(lease.since_s, most), idle_s=min(lease.idle_s, most))
 
     def _processes(self) -> tuple[set[str], set[str]]:
         """Those that send heartbeats, and those that send heartbeats no more."""

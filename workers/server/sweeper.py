@@ -15,7 +15,7 @@ from grading.broker import redis_key_types
 from grading.broker.away import why_away
 from grading.broker.celery_app import SANDBOX_QUEUES, STORE
 from grading.broker.dispatch import AWAY
-from grading.broker.leases import load_scripts
+from grading.broker.leases import load_scripts, load_scripts_on_replicas
 from grading.domain.errors import FilesUnavailable
 from grading.store import outbox
 from grading.store.away import why_away as why_sql_away
@@ -125,6 +125,8 @@ class Sweeper:
         """Machines may not, and wait for those that a Redis which started again has forgotten."""
         if missing := load_scripts(self.server.dispatch.registry.redis):
             log.info("redis had lost %d Lua scripts (SCRIPT LOAD); loaded them again", missing)
+        if missing := load_scripts_on_replicas(self.server.config.redis.url):
+            log.info("replicas of redis lacked %d Lua scripts (SCRIPT LOAD); loaded them there", missing)
 
     def _do_chores(self) -> None:
         do_chores(self.server)

@@ -21,7 +21,8 @@ from redis.exceptions import RedisError
 
 from cli.dev.embedded_redis import RedisProcess, start_redis
 from grading.broker.celery_app import INBOX
-from grading.broker.leases import RESULTS, connect, result_key
+from grading.broker.connections import connect
+from grading.broker.leases import RESULTS, result_key
 from workers.server.inbox import RUN_ID
 
 COPY = "copy-of-a-test"

@@ -23,6 +23,7 @@ from tests.faults.harness.machines import MachineSpec, config_of
 from tests.faults.harness.netns import Link
 from tests.faults.harness.proxy import Proxy, running_proxy
 from tests.support.fork_server import Process
+from tests.support.redis_sets import RedisSet, redis_set
 from tests.support.system import Site, count_final, furnish, site, until
 
 SERVER = ("web", "store", "sweep")
@@ -36,12 +37,14 @@ class Cluster:
 
     site: Site
     machines: dict[str, MachineSpec]
-    broker: Broker
+    only_redis: Broker | None
     ledger: Ledger
     uploads: ThreadPoolExecutor
     proxies: dict[str, Proxy] = field(default_factory=dict)
     links: Mapping[str, Link] = field(default_factory=dict)
     """machine -> the link between it and Redis"""
+    redis_set: RedisSet | None = None
+    """Instead of a Redis without a successor"""
     deaths: list[tuple[str, int]] = field(default_factory=list)
     """Parts that died by themselves, and their exit status."""
     _ends: threading.Event = field(default_factory=threading.Event)
@@ -51,6 +54,12 @@ class Cluster:
         """The database."""
         return self.site.store
 
+    @property
+    def broker(self) -> Broker:
+        """The Redis, where it has no successor."""
+        assert self.only_redis is not None
+        return self.only_redis
+
     # --- parts ----------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
@@ -59,8 +68,12 @@ class Cluster:
         if machine is None:
             parts.start(name, name, *(("--var", str(self.site.folder)) if name == "web" else ()))
             return
-        redis, port = self.broker.url, self.broker.process.port
         prefix = machine.prefix
+        if self.redis_set is not None:
+            address = {"GRADER_REDIS_URL": self.redis_set.urls[name]}
+            parts.start(name, "worker", name, prefix=prefix, environ=address)
+            return
+        redis, port = self.broker.url, self.broker.process.port
         if name in self.proxies:
             redis = redis.replace(f":{port}/", f":{self.proxies[name].port}/")
         if name in self.links:
@@ -167,28 +180,38 @@ def cluster(
     database_url: str,
     more: str = "",
     links: Mapping[str, Link] = MappingProxyType({}),
+    replica_prefix: Sequence[str] | None = None,
 ) -> Iterator[Cluster]:
     """Start a Redis, the server's parts and a worker for each machine; ready for work.
 
-    `more` are sections of config.toml; a machine in `links` is at the far end of its link.
+    `more` are sections of config.toml; a machine in `links` is at the far end of its link. With
+    `replica_prefix` Redis has a successor, which is started under that command.
     """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(folder / "redis"))
-        made = stack.enter_context(site(folder, config_of(machines, port, more), database_url, broker.url))
+        broker, successors, config = None, None, config_of(machines, port, more)
+        if replica_prefix is None:
+            broker = stack.enter_context(running_broker(folder / "redis"))
+        else:
+            successors = stack.enter_context(redis_set(folder / "redis", config, replica_prefix))
+        redis_url = broker.url if broker else successors.url if successors else ""
+        made = stack.enter_context(site(folder, config, database_url, redis_url))
         url = f"http://127.0.0.1:{port}"
         ledger = Ledger(url, furnish(made.store, url).token)
         uploads = stack.enter_context(ThreadPoolExecutor(UPLOADS_AT_ONCE))
         running = Cluster(
             made, {machine.name: machine for machine in machines}, broker, ledger, uploads, links=links
         )
+        running.redis_set = successors
         for link in links.values():
-            broker.also = link.address
-            broker.listen()
+            running.broker.also = link.address
+            running.broker.listen()
         for machine in machines:
             if machine.behind_proxy:
-                running.proxies[machine.name] = stack.enter_context(running_proxy(broker.process.port))
+                running.proxies[machine.name] = stack.enter_context(
+                    running_proxy(running.broker.process.port)
+                )
         for name in (*SERVER, *running.machines):
             running.start(name)
         made.until_alive(*running.machines)

@@ -21,9 +21,10 @@ from sqlalchemy import func, select
 from app.gateway import GatewayServices
 from grading.assignments.editor.folder import compose
 from grading.assignments.loader import read_files
+from grading.broker.connections import connect
 from grading.broker.gateway_requests import DRAFTING, Event, Talks, chat_queue
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import Leases
 from grading.config.settings import parse
 from grading.documents import Limits
 from grading.store import tables

@@ -12,7 +12,7 @@ import pytest
 
 from grading.broker import canaries as timing
 from grading.broker.canaries import Canaries
-from grading.broker.leases import connect
+from grading.broker.connections import connect
 from grading.execution.throughput import Rate
 from tests.support.system import Site, site, until
 from workers.celery_worker import EXIT_STATUS

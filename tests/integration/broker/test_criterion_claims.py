@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cli.dev.embedded_redis import free_port
 from grading.broker import criterion_claims
+from grading.broker.connections import connect
 from grading.broker.criterion_claims import claim
 from grading.broker.dispatch import open_dispatch
-from grading.broker.leases import connect
 from grading.config.settings import parse
 
 ONE = {"name": "one", "stages": {"analysis": {"engine": "instant", "model": "m"}}}

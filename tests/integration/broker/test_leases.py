@@ -14,9 +14,10 @@ from redis import Redis
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from grading.broker import celery_app
+from grading.broker.connections import connect
 from grading.broker.dispatch import Dispatch
 from grading.broker.heartbeats import Claim, Heartbeat, Lease
-from grading.broker.leases import HEARTBEATS, LEASES, MAX_DELIVERIES, Leases, connect
+from grading.broker.leases import HEARTBEATS, LEASES, MAX_DELIVERIES, Leases
 from grading.broker.machine_status import MachineState, condition, peer
 from grading.config.settings import load
 from tests.support.system import until

@@ -175,7 +175,7 @@ def test_a_redis_for_everybody_is_refused_beyond_loopback(
     with redis_server(tmp_path) as port:
         url = f"redis://:ignored@127.0.0.1:{port}/0"
         refuse_open(url)  # on loopback it is this computer's own affair
-        monkeypatch.setattr(redis_acl, "on_loopback", lambda _url: False)
+        monkeypatch.setattr(redis_acl, "here", lambda _host: False)
         with pytest.raises(RedisOpen, match="Set requirepass"):
             refuse_open(url)
     refuse_open(redis_url)  # asks for its password
@@ -184,7 +184,7 @@ def test_a_redis_for_everybody_is_refused_beyond_loopback(
 
 def test_no_part_starts_on_a_redis_for_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.toml").write_text(MACHINES)
-    monkeypatch.setattr(redis_acl, "on_loopback", lambda _url: False)
+    monkeypatch.setattr(redis_acl, "here", lambda _host: False)
     with redis_server(tmp_path / "redis") as port:
         monkeypatch.setenv("GRADER_REDIS_URL", f"redis://127.0.0.1:{port}/0")
         for command in (

@@ -28,8 +28,9 @@ from cli.main import grader
 from cli.settings import forget_redis, key_fingerprint, remember_redis
 from grading.broker.canaries import CANARIES, PARTS, Canaries
 from grading.broker.celery_app import SANDBOX, STORE
+from grading.broker.connections import connect
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import HEARTBEATS, Leases, connect
+from grading.broker.leases import HEARTBEATS, Leases
 from grading.domain.errors import GraderError
 from grading.store import Store, schema
 from grading.store.audit import write_audit

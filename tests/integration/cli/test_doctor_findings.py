@@ -18,11 +18,14 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from cli.doctor import broker, database, delivery, files, machines, server
+from cli.doctor import broker, database, delivery, files, machines, server, successor
 from cli.doctor.finding import Bounds, Finding, Installation, disk
 from cli.doctor.machines import REMEDIES
+from grading.broker.leases import Leases
 from grading.broker.machine_status import MachineState
+from grading.broker.sentinels import Told
 from grading.config.files import Files
+from grading.config.redis_url import parse as read_url
 from grading.config.settings import parse
 from grading.shared.code_version import software
 from grading.store.reporting.metrics import Open, Waiting
@@ -109,6 +112,72 @@ SAID: list[Row] = [
 ]
 
 
+SET: list[Row] = [
+    (
+        "failure",
+        "redis sentinels",
+        "sentinel_away",
+        "s2:1 does not know the set or does not answer",
+        "start it",
+    ),
+    ("failure", "redis sentinels", "sentinels_disagree", "s1:1 says a:1, s3:1 says b:1", "redis.md"),
+    (
+        "warning",
+        "redis sentinels",
+        "sentinels_others",
+        "4 know each other, and redis.url names 3",
+        "name all",
+    ),
+]
+FEW: list[Row] = [("warning", "redis sentinels", "sentinels_few", "2 know each other", "three hosts")]
+QUORUM: list[Row] = [("warning", "redis sentinels", "sentinel_quorum", "3 of 3 decide", "use 2 of 3")]
+NONE: list[Row] = [("failure", "redis replicas", "redis_no_replica", "there is no successor", "start one")]
+BEHIND: list[Row] = [("warning", "redis replicas", "redis_replica_behind", "b:1 is online, 9 s", "link")]
+REPLICA: list[Row] = [
+    ("failure", "redis users", "redis_users_missing", "has no machine.one", "grader redis acl --install"),
+    (
+        "failure",
+        "redis users",
+        "redis_users_differ",
+        "server: another password",
+        "grader redis acl --install",
+    ),
+    ("failure", "redis replicas", "redis_replica_other", "no append-only file", "set `appendonly yes`"),
+    ("warning", "clocks", "redis_clocks_differ", "differs from the primary's by 3600 s", "by NTP"),
+]
+REFUSES: list[Row] = [("failure", "redis replicas", "redis_replica_refuses", "does not answer", "its users")]
+
+
+def told(sentinel: str, primary: str = "a", known: int = 3, quorum: int = 2) -> Told:
+    state = {"ip": primary, "port": 1, "num-other-sentinels": known - 1, "quorum": quorum}
+    return Told((sentinel, 1), {**state, "is_sdown": False, "is_odown": False, "config-epoch": 1})
+
+
+def test_sentinels_that_cannot_decide() -> None:
+    away = Told(("s2", 1), {}, RedisConnectionError("refused"))
+    require(successor.of_sentinels([told("s1", known=4), away, told("s3", "b", known=4)]), *SET)
+    require(successor.of_sentinels([told("s1", known=2), told("s2", known=2)]), *FEW)
+    require(successor.of_sentinels([told(name, quorum=3) for name in ("s1", "s2", "s3")]), *QUORUM)
+
+
+def test_a_replica_that_is_no_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require(successor.of_replicas({"role": "master"}), *NONE)
+    row = {"ip": "b", "port": 1, "state": "online", "lag": 9}
+    require(successor.of_replicas({"slave0": row}), *BEHIND)
+    users = ["user server on >right ~* &* +@all"]
+    with (
+        redis_server(tmp_path / "a", acl_file(tmp_path / "a", [*users, "user machine.one on >x"])) as one,
+        redis_server(tmp_path / "b", acl_file(tmp_path / "b", [f"{users[0]} -get"])) as two,
+        test_doctor.connect(f"redis://server:right@127.0.0.1:{one}/0") as primary,
+    ):
+        clocks = iter((0.0, 3600.0))
+        monkeypatch.setattr(Leases, "time", lambda _: next(clocks))
+        address = read_url(f"redis://server:right@127.0.0.1:{one}/0")
+        require(successor.of_replica(address, ("127.0.0.1", two), primary, Bounds()), *REPLICA)
+        wrong = read_url(f"redis://server:wrong@127.0.0.1:{one}/0")
+        require(successor.of_replica(wrong, ("127.0.0.1", two), primary, Bounds()), *REFUSES)
+
+
 def test_a_redis_that_only_answers(tmp_path: Path) -> None:
     with redis_server(tmp_path, "requirepass right", 'rename-command INFO ""') as port:
         url = f"redis://:right@127.0.0.1:{port}/0"
@@ -124,6 +193,7 @@ def test_users_of_redis_who_may_little(tmp_path: Path, monkeypatch: pytest.Monke
         url = f"redis://reader:right@127.0.0.1:{port}/0"
         require(broker.diagnose(installed(url)), *READER)
         monkeypatch.setattr(broker, "on_loopback", lambda _: False)  # as from another computer
+        monkeypatch.setattr(broker, "here", lambda _: False)
         require(broker.diagnose(installed(url)), *OPEN)
 
         def breaks(_url: str) -> bool:
@@ -420,6 +490,13 @@ def test_object_stores_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 HERE = (
+    SET,
+    FEW,
+    QUORUM,
+    NONE,
+    BEHIND,
+    REPLICA,
+    REFUSES,
     STRANGE,
     READER,
     OPEN,

@@ -20,8 +20,9 @@ from cli.deploy.remote import releases, service
 from cli.deploy.services import services_of
 from cli.deploy.ssh import MachineError, Remote
 from cli.settings import Settings
+from grading.broker.connections import connect
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import Leases
 from grading.config.settings import Machine, Ssh
 from tests.support.system import until
 

@@ -18,9 +18,10 @@ from cli.deploy.remote.deploy_models import hub
 from cli.deploy.ssh import Remote
 from cli.main import grader
 from cli.settings import Settings
+from grading.broker.connections import connect
 from grading.broker.heartbeats import Heartbeat
 from grading.broker.kept_digests import KeptDigests
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import Leases
 from tests.integration.deploy.test_deploy import MODEL, deployment, ollama, ollama_store, remote, server
 from tests.support.ssh_server import SshServer
 from workers.machine.engines.mlx.model import fingerprint as by_the_worker

@@ -23,6 +23,7 @@ from app.gateway_requests.errors import Refused
 from app.gateway_requests.response_events import ClientGone, Conversation
 from app.gateway_requests.slots import GatewayServices
 from grading.broker import redis_acl
+from grading.broker.connections import connect
 from grading.broker.gateway_requests import (
     DRAFTING,
     ENDING,
@@ -35,7 +36,7 @@ from grading.broker.gateway_requests import (
     chat_queue,
 )
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import Leases, connect
+from grading.broker.leases import Leases
 from grading.config.machines import Placement
 from grading.config.settings import Config, Machine, parse
 from grading.domain.jobs import Tokens

@@ -17,7 +17,8 @@ from cli.dev.embedded_redis import start_redis
 from cli.doctor.strategies import result_of
 from grading.broker import celery_app
 from grading.broker.canaries import examination_key
-from grading.broker.leases import MAX_DELIVERIES, Leases, connect
+from grading.broker.connections import connect
+from grading.broker.leases import MAX_DELIVERIES, Leases
 from grading.broker.signing import signer
 from grading.config.settings import Machine
 from grading.domain.errors import Cancelled, EngineError

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from bench.halved_context import CONTEXT, Way, golden, machine, night
-from grading.broker.leases import Leases, connect
+from grading.broker.connections import connect
+from grading.broker.leases import Leases
 from grading.statistics.golden_runs import findings
 
 

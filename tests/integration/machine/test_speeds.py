@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from grading.broker.leases import SPEED_PROFILES, Leases, connect
+from grading.broker.connections import connect
+from grading.broker.leases import SPEED_PROFILES, Leases
 from grading.broker.machine_status import peer
 from grading.config.settings import Machine
 from grading.domain.errors import EngineError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.config.redis_url import checked, on_loopback, place, without_credentials
+from grading.config.redis_url import Address, checked, on_loopback, parse, place, with_query
 from grading.config.settings import Redis
 
 
@@ -78,4 +78,50 @@ def test_tls_settings_without_tls_are_a_mistake() -> None:
 
 def test_sentences_name_no_password() -> None:
     assert place("redis://user:secret@redis.example/0") == "redis.example:6379"
-    assert without_credentials("rediss://user:secret@h:1/0?a=b") == "rediss://h:1/0?a=b"
+    assert place("redis+sentinel://u:secret@s1,[::1]:7/grader/0?sentinel_password=p") == "s1:26379, [::1]:7"
+    assert "secret" not in repr(parse("redis://u:secret@h/0"))
+
+
+SENTINELS = "redis+sentinel://server:p%2Fw@s1,s2:26380,[fd00::3]:26379/grader/2"
+
+
+def test_sentinels_are_named_with_the_set_and_passwords_of_both() -> None:
+    url = f"{SENTINELS}?sentinel_username=clients&sentinel_password=s%2Fw"
+    assert checked(url, None) == url
+    hosts = (("s1", 26379), ("s2", 26380), ("fd00::3", 26379))
+    assert parse(url) == Address(hosts, "grader", 2, "server", "p/w", "clients", "s/w")
+    assert checked("redis+sentinel://localhost:1,127.0.0.1:2/grader/0", None)
+    assert not on_loopback("redis+sentinel://localhost:1,10.0.0.5:2/grader/0")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (SENTINELS, "the sentinels need a password"),
+        ("redis+sentinel://s1,s2,s3/grader/0?sentinel_password=p", "needs a password"),
+        ("redis+sentinel://u:p@s1,s2,s3/0?sentinel_password=p", "names no set"),
+        ("redis+sentinel://u:p@s1,s2,s3/grader?sentinel_password=p", "names no set"),
+        ("redis+sentinel://u:p@s1,s2,s3/gra der/0?sentinel_password=p", "names no set"),
+        ("redis+sentinel://u:p@s1,,s3/grader/0?sentinel_password=p", "name hosts of sentinels"),
+        ("redis+sentinel://u:p@s1:0/grader/0?sentinel_password=p", "name hosts of sentinels"),
+        ("redis+sentinel://u:p@s1:99999/grader/0?sentinel_password=p", "name hosts of sentinels"),
+        ("redis+sentinel://u:p@/grader/0?sentinel_password=p", "name hosts of sentinels"),
+        ("redis+sentinel://u:p@s1/grader/0?sentinel_password=p&db=1", "db is not allowed"),
+        ("redis+sentinel://u:p@s1/grader/0?sentinel_password=p&ssl_ca_certs=x", "write rediss.sentinel://"),
+        ("rediss+sentinel://u:p@s1/grader/0?sentinel_password=p&ssl_cert_reqs=none", "would trust anybody"),
+        ("redis://u:p@s1/0?sentinel_password=p", "sentinel_password needs sentinels"),
+    ],
+)
+def test_a_url_of_sentinels_is_checked_as_strictly(url: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        checked(url, None)
+
+
+def test_tls_of_sentinels_is_completed(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    url = checked("rediss+sentinel://u:p@s1/grader/0?sentinel_password=q", str(tmp_path / "ca.pem"))
+    assert dict(parse(url).tls or ()) == {
+        "ssl_ca_certs": str(tmp_path / "ca.pem"),
+        "ssl_cert_reqs": "required",
+    }
+    assert parse(with_query(url, sentinel_password="new/")).sentinel_password == "new/"

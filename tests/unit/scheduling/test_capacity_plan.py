@@ -14,8 +14,8 @@ from cli.commands.plan import from_config
 from cli.commands.plan import plan as command
 from cli.settings import Settings
 from grading.broker.canaries import Canaries
+from grading.broker.connections import connect
 from grading.broker.heartbeats import Heartbeat
-from grading.broker.leases import connect
 from grading.broker.machine_status import MachineState
 from grading.config.settings import parse
 from grading.execution.throughput import Rate
