@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -34,6 +35,8 @@ SAMPLE = "samples/assignments/python-basket"
 READY_S = 90.0
 LONG_S = 1800.0
 ALREADY = "no change"
+OF_THE_FIRST = ("certificates", "Redis", "machines")
+"""Steps of the server that has Redis; further servers use what it made."""
 ASSIGNMENT = "business-analytics/python-basket"
 
 
@@ -68,7 +71,10 @@ class Setup:
 
     def steps(self) -> list[Step]:
         """Name, what it does, and the step itself, in order."""
-        packages = ", ".join(system.packages(self.answers.r)[:6])
+        return [step for step in self._all_steps() if not (self.further and step[0] in OF_THE_FIRST)]
+
+    def _all_steps(self) -> list[Step]:
+        packages = ", ".join(system.packages(self.answers.r, stores=not self.further)[:6])
         names = ", ".join(one.name for one in self.answers.machines)
         return [
             ("system", "check the system, the checkout and the disk; change nothing", self._system),
@@ -101,13 +107,24 @@ class Setup:
             ("doctor", "run `grader doctor`", self._doctor),
         ]
 
+    @property
+    def further(self) -> bool:
+        """Whether the variables name Redis and the database of another server, which this one uses."""
+        known = accounts.variables(self.host, SERVER_ACCOUNT)
+        redis_url, database_url = known.get("GRADER_REDIS_URL", ""), known.get("GRADER_DATABASE_URL", "")
+        others = not redis.is_ours(redis_url) and not postgresql.is_ours(database_url)
+        return bool(redis_url and database_url) and others
+
     # --- the system -------------------------------------------------------------------------------
 
     def _system(self) -> str:
         self.facts = system.look(self.host, self.checkout)
-        redis.addresses_of(self.answers.address)
         accounts.no_other_command(self.host)
-        self._no_other_redis()
+        if self.further:
+            self._has_what_the_first_has()
+        else:
+            redis.addresses_of(self.answers.address)
+            self._no_other_redis()
         self.host.journal.answers |= {"address": self.answers.address, "r": self.answers.r}
         self.host.journal.write()
         return str(self.facts)
@@ -119,11 +136,31 @@ class Setup:
             raise SetupError(
                 f"GRADER_REDIS_URL in {SERVER_ACCOUNT.env_file} is not the Redis of setup. "
                 f"Setup creates one on port {redis.PORT}. Remove that line: queued work "
-                "is also in the database and is sent again."
+                "is also in the database and is sent again. A further server also needs GRADER_DATABASE_URL: "
+                "docs/how-to/administrators/several-hosts.md"
+            )
+
+    def _has_what_the_first_has(self) -> None:
+        """A further server gets secret key and configuration from the first. Raises SetupError."""
+        known, lacks = accounts.variables(self.host, SERVER_ACCOUNT), []
+        if not known.get("GRADER_SECRET_KEY"):
+            lacks.append(f"GRADER_SECRET_KEY in {SERVER_ACCOUNT.env_file}")
+        if self.host.read(accounts.CONFIG) is None:
+            lacks.append(accounts.CONFIG)
+        if self.answers.machines:
+            raise SetupError("Add machines on the first server, which has Redis; here no machine is known.")
+        if lacks:
+            raise SetupError(
+                f"{SERVER_ACCOUNT.env_file} names Redis and the database of another server. Copy from there: "
+                f"{', '.join(lacks)}."
             )
 
     def _packages(self) -> str:
-        missing = [one for one in system.packages(self.answers.r) if not system.installed(self.host, one)]
+        missing = [
+            one
+            for one in system.packages(self.answers.r, stores=not self.further)
+            if not system.installed(self.host, one)
+        ]
         for one in missing:
             self.host.journal.add("package", one)
         if missing:
@@ -156,9 +193,10 @@ class Setup:
             self.host.folder(f"{self.checkout}/var", 0o700, server, server),
             self.host.folder(DEPLOY_HOME, 0o700, deploy, deploy),
             self.host.folder(f"{DEPLOY_HOME}/.ssh", 0o700, deploy, deploy),
-            self.host.folder(redis.FOLDER, 0o750, group="redis"),
-            self.host.folder(redis.DATA, 0o700, "redis", "redis"),
         ]
+        if not self.further:
+            made.append(self.host.folder(redis.FOLDER, 0o750, group="redis"))
+            made.append(self.host.folder(redis.DATA, 0o700, "redis", "redis"))
         return self._changed(made)
 
     @staticmethod
@@ -169,6 +207,8 @@ class Setup:
 
     def _config(self) -> str:
         there = self.host.read(accounts.CONFIG)
+        if self.further:
+            return ALREADY
         text = there if there is not None else (self.checkout / "config.toml").read_text(encoding="utf-8")
         named, engine = self.answers.machines, self.answers.engine
         text = machines.configured(text, named, engine, redis.AUTHORITY, first=there is None)
@@ -201,20 +241,27 @@ class Setup:
 
     def _secrets(self) -> str:
         known = accounts.variables(self.host, SERVER_ACCOUNT)
+        if self.further:
+            return self._changed([self._tell({"GRADER_REDIS_URL": known["GRADER_REDIS_URL"]}, known)])
         password = redis.password_of(known.get("GRADER_REDIS_URL", "")) or secrets.token_urlsafe(32)
         address = {"GRADER_REDIS_URL": redis.url(signing.SERVER, password, redis.LOCAL[1])}
+        return self._changed(
+            [
+                self._tell(address, known),
+                accounts.keep_variables(self.host, DEPLOY_ACCOUNT, address | self._machine_urls(password)),
+            ]
+        )
+
+    def _tell(self, address: dict[str, str], known: dict[str, str]) -> bool:
+        """Write what the server's parts and the sandbox worker are told; True when that changed something."""
         own = {
             **address,
             "GRADER_SECRET_KEY": known.get("GRADER_SECRET_KEY") or secrets.token_urlsafe(32),
             "TMPDIR": known.get("TMPDIR") or f"{self.checkout}/var",
         }
-        return self._changed(
-            [
-                accounts.keep_variables(self.host, SERVER_ACCOUNT, own),
-                accounts.keep_variables(self.host, SANDBOX_ACCOUNT, address),
-                accounts.keep_variables(self.host, DEPLOY_ACCOUNT, address | self._machine_urls(password)),
-            ]
-        )
+        told = (SERVER_ACCOUNT, own), (SANDBOX_ACCOUNT, address)
+        changed = [accounts.keep_variables(self.host, one, values) for one, values in told]
+        return any(changed)
 
     def _machine_urls(self, password: str) -> dict[str, str]:
         """For each machine its variable, with the password it has unless the server's own is another now."""
@@ -311,12 +358,13 @@ class Setup:
     def _until_ready(self) -> None:
         """Wait until submissions are accepted and every part sends heartbeats. Raises SetupError."""
         config = self._read()
-        url = f"http://127.0.0.1:{config.server.port}/readyz"
+        host = "127.0.0.1" if config.server.host in ("0.0.0.0", "::") else config.server.host  # noqa: S104
+        url = f"http://{host}:{config.server.port}/readyz"
         wanted = {"store", "sweeper", *(["sandbox"] if config.sandbox.backend != "none" else [])}
-        end = time.monotonic() + READY_S
+        end, here = time.monotonic() + READY_S, socket.gethostname()
         with closing(connect(config.redis.url)) as client:
             while True:
-                alive = {one.part for one in Canaries(client).parts() if one.alive}
+                alive = {one.part for one in Canaries(client).parts() if one.alive and one.host == here}
                 away = sorted(wanted - alive) + ([] if _answers(url) else ["web"])
                 if not away:
                     return
@@ -383,7 +431,9 @@ class Setup:
                 one, (*sudo, DEPLOY_ACCOUNT.name, *(["--"] if sudo[0] == "runuser" else []))
             )
             lines.append(f"Copy this server's key to {one.name}:  {shlex.join(words)}")
-        if any(one.ssh for one in config.machines):
+        if self.further:
+            lines.append("Add this server to the proxy: docs/how-to/administrators/several-hosts.md")
+        elif any(one.ssh for one in config.machines):
             lines.append("Install the machines and start their workers:  sudo grader deploy --all")
         else:
             lines.append("Add machines:  sudo grader setup --machine NAME=USER@HOST")

@@ -18,9 +18,11 @@ from cli.setup.host import Host, SetupError
 OLDEST = {"debian": (12,), "ubuntu": (24, 4)}
 """With Redis 7, whose users can have rights by direction, and Python 3.11."""
 PACKAGES = (
-    *("redis-server", "postgresql", "bubblewrap", "libseccomp2", "openssl", "openssh-client"),
+    *("bubblewrap", "libseccomp2", "openssl", "openssh-client"),
     "util-linux",
 )
+STORES, STORE_CLIENTS = ("redis-server", "postgresql"), ("postgresql-client",)
+"""Of the server that has them; `grader backup` of others needs the clients."""
 R_PACKAGES = (
     *("r-base-core", "r-cran-irkernel", "r-cran-testthat", "r-cran-dplyr", "r-cran-tidyr", "r-cran-readr"),
     *(
@@ -135,9 +137,9 @@ def _made_by_hand(host: Host) -> list[str]:
     ]
 
 
-def packages(r: bool) -> tuple[str, ...]:
-    """The system packages of a server."""
-    return (*PACKAGES, *(R_PACKAGES if r else ()))
+def packages(r: bool, *, stores: bool = True) -> tuple[str, ...]:
+    """The system packages of a server, with Redis and PostgreSQL or for one that uses another server's."""
+    return (*(STORES if stores else STORE_CLIENTS), *PACKAGES, *(R_PACKAGES if r else ()))
 
 
 def installed(host: Host, package: str) -> bool:

@@ -61,6 +61,8 @@ NOT_PLAYED = {
     "files.md: Back up and restore (2)": OBJECT_STORE,
     "monitoring.md: Prometheus, Grafana and Flower in containers": CONTAINERS,
     "sandbox.md: Three kinds": CONTAINERS,
+    "several-hosts.md: Add a host": "tests/integration/setup/test_bare_server.py plays it",
+    "several-hosts.md: Add a host (2)": "tests/integration/setup/test_bare_server.py plays it",
     "several-hosts.md: Three hosts in containers (2)": HOSTS,
     "several-hosts.md: Three hosts in containers (3)": HOSTS,
     "several-hosts.md: Update containers": HOSTS,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import howtos
 from tests.support.bare_host import Host, Hosts, bare_hosts
 
 pytestmark = pytest.mark.soak
@@ -95,6 +96,39 @@ def shut_in(server: Host) -> None:
         assert ("GRADER_SECRET_KEY=" in environment) == (part != "sandbox")
     for user, file in (("grader-sandbox", "grader.env"), ("grader", "deploy.env"), ("debian", "sandbox.env")):
         assert "Permission denied" in server.try_run(f"sudo -u {user} cat /etc/grader/{file}").stdout
+
+
+def test_a_second_server_uses_redis_and_database_of_the_first(hosts: Hosts, root: Path) -> None:
+    first, second = server_with(hosts, root), hosts.add("second", 6)
+    second.put(root, "/srv/hub", user="root")
+    first.run(CLONE.replace("ADDRESS", "/srv/hub"))
+    first.run("cd /srv/grader && sudo scripts/setup --yes --sample")
+    token = first.run("sudo grader token create --user admin").strip()
+    played = howtos.blocks(root)
+    first.run(played["several-hosts.md: Add a host"].text)
+    for name in ("config.toml", "ca.pem", "further.env"):
+        second.write(name, first.run(f"cat {name}"), mode=0o600)
+    done = second.run(played["several-hosts.md: Add a host (2)"].text.replace("ADDRESS", "/srv/hub"))
+    steps = steps_of(done)
+    assert not {"certificates", "Redis", "machines"} & set(steps)
+    assert "which is used" in steps["database"]
+    assert steps["administrator"] == "no change"
+    assert "python-basket" in second.run(f'python3 -c "{ASK}" {token}')
+    shut_in(second)
+    assert "redis-server" not in second.run("dpkg-query --show --showformat='${Package} '")
+    doctor = second.run("sudo grader doctor || true")
+    assert "web app: accepts submissions" in doctor
+    again = steps_of(second.run("sudo grader setup --yes"))
+    assert {name for name, did in again.items() if did != "no change"} <= {
+        "system",
+        "database",
+        "tables",
+        "doctor",
+    }
+    assert "no machine is known" in second.try_run("sudo grader setup --yes --machine a=b@10.0.0.9").stdout
+    undone = second.run("sudo grader setup --undo --data --yes")
+    assert "Some steps failed" not in undone
+    assert "python-basket" in first.run(f'python3 -c "{ASK}" {token}')
 
 
 def steps_of(output: str) -> dict[str, str]:

@@ -480,6 +480,37 @@ def test_another_redis_is_named_before_anything_is_changed(
     assert not one.host.journal.path.exists()
 
 
+FURTHER = (
+    "GRADER_REDIS_URL=rediss://server:p@10.0.0.5:6380/0\n"
+    "GRADER_DATABASE_URL=postgresql://grader:p@10.0.0.5/grader\n"
+)
+
+
+def test_a_further_server_makes_no_redis_and_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = setup_with(tmp_path, FURTHER)
+    monkeypatch.setattr(system, "look", lambda *_: system.Facts("Debian", True, 9))
+    steps = {name: step for name, _, step in one.steps()}
+    assert not {"certificates", "Redis", "machines"} & set(steps)
+    assert not {"redis-server", "postgresql"} & set(system.packages(False, stores=False))
+    with pytest.raises(
+        SetupError, match=r"Copy from there: GRADER_SECRET_KEY in .*, /etc/grader/config\.toml"
+    ):
+        steps["system"]()
+    one.host.path("/etc/grader/config.toml").write_text(SAMPLE.read_text("utf-8"))
+    one.host.path("/etc/grader/grader.env").write_text(f"{FURTHER}GRADER_SECRET_KEY=s-word\n")
+    steps["system"]()
+    steps["database"]()
+    assert steps["configuration"]() == "no change"
+    assert steps["secrets"]() == "done"
+    told = accounts.variables(one.host, SANDBOX_ACCOUNT)
+    assert told == dict(line.split("=", 1) for line in FURTHER.splitlines())
+    assert accounts.variables(one.host, SERVER_ACCOUNT)["GRADER_SECRET_KEY"] == "s-word"
+    assert accounts.variables(one.host, accounts.DEPLOY_ACCOUNT) == {}
+    assert steps["secrets"]() == "no change"
+
+
 # --- the key ------------------------------------------------------------------------------------------
 
 
