@@ -91,6 +91,11 @@ def test_workers_know_no_database_and_no_secret(services: dict[str, Any]) -> Non
             assert set(service["environment"]) == {"GRADER_REDIS_URL", "GRADER_LOG"}, name
 
 
+def test_the_sandbox_worker_knows_no_secret_key(services: dict[str, Any]) -> None:
+    keys = {name: services[name]["environment"]["GRADER_SECRET_KEY"] for name in ("web", "sandbox")}
+    assert keys == {"web": "s-word", "sandbox": ""}
+
+
 def test_migrations_run_once_before_what_needs_them(services: dict[str, Any]) -> None:
     assert services["migrate"]["command"] == ["db", "upgrade"]
     assert services["migrate"]["restart"] == "no"
