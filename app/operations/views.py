@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flask import Blueprint, Response, flash, jsonify, redirect, render_template, request, url_for
+from flask import Blueprint, Response, abort, flash, jsonify, redirect, render_template, request, url_for
 from flask.blueprints import BlueprintSetupState
 from werkzeug.wrappers import Response as BaseResponse
 
@@ -15,7 +16,7 @@ from app.operations.readiness import readiness
 from app.web import auth
 from app.web.auth import SCOPE_TEXTS
 from app.web.i18n import gettext as _
-from app.web.i18n import ngettext
+from app.web.i18n import languages, ngettext
 from app.web.services import services
 from app.web.template_helpers import title_of
 from app.web.toasts import flash_undo
@@ -27,6 +28,8 @@ from grading.store.reporting import metrics, operations
 from grading.store.trust import parity
 
 pages = Blueprint("operations", __name__)
+SECURITY_TXT_VALID = timedelta(days=90)
+"""Counted from the day on which it is read, so that it never ends while somebody runs this."""
 
 
 @pages.record
@@ -54,6 +57,22 @@ def ready() -> tuple[Response, int]:
     """
     found = readiness()
     return jsonify(found.as_dict()), 200 if found.ready else 503
+
+
+@pages.get("/.well-known/security.txt")
+def security_txt() -> Response:
+    """Who is told of vulnerabilities, as RFC 9116 has it; 404 where nobody is named."""
+    server = services().config.server
+    if not server.security_contact:
+        abort(404)
+    expires = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + SECURITY_TXT_VALID
+    lines = {
+        "Contact": server.security_contact,
+        "Expires": expires.isoformat(),
+        "Preferred-Languages": ", ".join(languages()),
+        "Canonical": f"{server.public_url.rstrip('/')}/.well-known/security.txt",
+    }
+    return Response("".join(f"{name}: {value}\n" for name, value in lines.items()), mimetype="text/plain")
 
 
 @pages.get("/operations")

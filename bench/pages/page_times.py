@@ -20,7 +20,14 @@ from grading.store import Store, tables
 from grading.store.accounts import sessions, users
 
 ROLES = ("student", "teacher", "admin")
-NO_PAGES = ("static", "bootstrap.static", "metrics", "operations.health", "operations.ready")
+NO_PAGES = (
+    "static",
+    "bootstrap.static",
+    "metrics",
+    "operations.health",
+    "operations.ready",
+    "operations.security_txt",
+)
 """No pages."""
 FILES = (".csv", ".zip", ".pdf", ".svg", ".png", ".json.gz", ".ipynb")
 """How addresses of exports end; they take as long as what they hold."""

@@ -184,6 +184,11 @@ class Server(Value):
 
     public_url: HttpUrl = "http://localhost:8080"
     """The address people use; with https, cookies are secure and one proxy is trusted."""
+    security_contact: Annotated[
+        str, StringConstraints(pattern=r"^(mailto:[!-~]+@[!-~]+|https://[!-~]+)?$", max_length=500)
+    ] = ""
+    """Who is told of vulnerabilities, `mailto:security@school.example` or an `https://` page; then
+    /.well-known/security.txt says so."""
     host: str = "127.0.0.1"
     """The address the web app listens on."""
     port: int = Field(default=8080, ge=1, le=65535)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -435,3 +435,20 @@ def test_a_test_message_is_asked_for_and_its_answer_shown(tmp_path: Path) -> Non
         assert words in page
     assert "data-fresh" not in page
     school.close()
+
+
+def test_security_txt_names_who_is_told_and_never_ends(school: School) -> None:
+    client = school.client()
+    assert client.get("/.well-known/security.txt").status_code == 404
+    services = school.app.extensions["grader"]
+    server = services.config.server.model_copy(update={"security_contact": "mailto:security@school.example"})
+    config = services.config.model_copy(update={"server": server})
+    school.app.extensions["grader"] = replace(services, config=config)
+    said = client.get("/.well-known/security.txt")
+    assert said.headers["Content-Type"] == "text/plain; charset=utf-8"
+    fields = dict(line.split(": ", 1) for line in said.get_data(as_text=True).splitlines())
+    assert fields["Contact"] == "mailto:security@school.example"
+    assert fields["Canonical"] == "http://localhost:8080/.well-known/security.txt"
+    assert fields["Preferred-Languages"] == "en, de"
+    left = datetime.fromisoformat(fields["Expires"]) - datetime.now(UTC)
+    assert timedelta(days=60) < left < timedelta(days=366)  # RFC 9116 advises less than a year

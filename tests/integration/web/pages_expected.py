@@ -427,6 +427,7 @@ OPEN = {
     *(
         "operations.health",
         "operations.ready",
+        "operations.security_txt",
         "metrics",
         "api.description",
         "frame.language",
