@@ -23,6 +23,7 @@ TOP_LEVEL = {
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "contributing/changes.md",
+    "SECURITY.md": "contributing/security.md",
 }
 """Files beside docs/ that are pages of the site, and their places there."""
 

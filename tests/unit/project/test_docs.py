@@ -160,6 +160,18 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [word for word in sorted(named) if not (ROOT / word).exists()] == []
 
 
+def test_each_threat_has_a_test_or_is_said_not_to_be_held() -> None:
+    """Of each boundary, every letter of STRIDE."""
+    text = (ROOT / "docs" / "explanation" / "threat-model.md").read_text("utf-8")
+    boundaries = re.split(r"^### ", text.partition("## Boundaries")[2].partition("\n## ")[0], flags=re.M)[1:]
+    assert len(boundaries) == 8
+    for boundary in boundaries:
+        rows = re.findall(r"^\| ([STRIDE]) \| (.+?) \| (.+) \| (.+) \|$", boundary, re.MULTILINE)
+        assert {letter for letter, *_ in rows} == set("STRIDE"), boundary.splitlines()[0]
+        for _, threat, measure, shown in rows:
+            assert ("`tests/" in shown) or (shown == "none" and "not held" in measure), threat
+
+
 def test_documents_that_messages_and_files_name_exist() -> None:
     tops = [*CODE[:8], "deploy", "scripts", ".github"]
     files = [
