@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[3] / "deploy" / "kubernetes"
 Object = dict[str, Any]
 DRAIN_S = 10
 """`server.drain_s`, as kubernetes.md sets it."""
+OBJECT_STORE = {"GRADER_FILES_KEY_ID", "GRADER_FILES_SECRET"}
 SECRETS = {"GRADER_REDIS_URL", "GRADER_DATABASE_URL"}
 """What the sandbox worker and the migration are told; no secret key."""
 
@@ -96,8 +97,10 @@ def test_secrets_come_from_secrets_that_exist_and_the_sandbox_worker_gets_no_sec
         (container,) = pod(one)["containers"]
         if name(one) in ("sandbox", "migrate"):
             assert "envFrom" not in container
-            taken = {entry["name"] for entry in container["env"] if "valueFrom" in entry}
-            assert taken == SECRETS
+            taken = {entry["name"]: entry["valueFrom"] for entry in container["env"] if "valueFrom" in entry}
+            optional = {key for key, of in taken.items() if of["secretKeyRef"].get("optional")}
+            assert set(taken) - optional == SECRETS
+            assert optional == (OBJECT_STORE if name(one) == "sandbox" else set())
         else:
             assert container["envFrom"] == [{"secretRef": {"name": "grader"}}]
         assert not any("PASSWORD" in str(entry.get("value")) for entry in container["env"])
