@@ -22,6 +22,7 @@ def benchmarks() -> Sections:
             "guarantee": "bench.guarantee.command:command",
             "parity": "bench.parity:command",
             "halved-context": "bench.halved_context:command",
+            "files": "bench.files:command",
             "situations": "bench.situations.command:command",
         }
     }

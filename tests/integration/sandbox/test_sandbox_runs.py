@@ -20,7 +20,7 @@ from grading.domain.evidence import Evidence
 from grading.domain.round_states import RoundState
 from grading.domain.rubric import Criterion, Rubric
 from grading.execution.values import Code, Request, Work
-from grading.store import schema
+from grading.store import blob_moves, schema
 from grading.store.assignments import versions
 from grading.store.assignments.versions import NewVersion
 from grading.store.database import now
@@ -29,6 +29,7 @@ from grading.store.submissions.intake import IncomingSubmission
 from grading.store.tables import CachedExecution, Outbox, Round
 from tests.support.factories import COURSE, add_student, submit
 from tests.support.german import in_german
+from tests.support.object_stores import LARGE, in_memory
 from tests.support.services import SqliteDatabases
 from tests.support.system import close_dispatch
 from workers.sandbox.backends import open_backend
@@ -37,7 +38,7 @@ from workers.sandbox.backends.selection import NoBackend
 from workers.sandbox.plan_runner import Runner, Shelf
 from workers.sandbox.request_runner import Executor
 from workers.sandbox.runtimes import find_runtime
-from workers.sandbox.worker import HOLD_S, KILLS_WORKER, MOST_KILLS, ClaimedRounds, run_round
+from workers.sandbox.worker import HOLD_S, KILLS_WORKER, MOST_KILLS, PUT_OFF_S, ClaimedRounds, run_round
 from workers.server.context import Server, open_server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
@@ -202,15 +203,26 @@ def test_data_that_was_submitted_lies_beside_the_work_when_it_is_run(lite: Schoo
         "import csv\n\nwith open('factor.csv') as file:\n    factor = int(next(csv.reader(file))[0])\n\n\n"
         "def double(x):\n    return x * factor\n"
     )
-    files = [UploadedFile("double.py", source.encode()), UploadedFile("factor.csv", b"2\n")]
-    content = read(files, Limits(max_data_bytes=100))
+    factors = b"2\n" * LARGE
+    files = [UploadedFile("double.py", source.encode()), UploadedFile("factor.csv", factors)]
+    content = read(files, Limits(max_data_bytes=len(factors)))
     store = lite.server.store
     student = add_student(store, "ada")
     with store.write() as session:
         accepted = intake.accept_submission(
             session, IncomingSubmission(lite.assignment, student, "api", content)
         )
+    objects = in_memory()
+    assert blob_moves.move_to_objects(store, objects).blobs == 1
     assert not prepare(lite.server, accepted.round_id)
+    # while the object store is away the round waits, which counts as no try
+    for _ in range(2):
+        lite.later(accepted.round_id)
+        assert run_round(lite.server, lite.runner, lite.holding, accepted.round_id) == PUT_OFF_S[0]
+        row = lite.rows(accepted.round_id)["execute"]
+        assert (row.tries, row.done_at) == (0, None)
+    store.objects = objects
+    lite.later(accepted.round_id)
     run_round(lite.server, lite.runner, lite.holding, accepted.round_id)
     assert share(lite.evidence(accepted.round_id)) == 1.0
     assert share(lite.tried("ben", source)) == 0.0  # without the file it does not run
