@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from sqlalchemy import update
 from werkzeug.test import TestResponse
 
 from app.api import framework, openapi
@@ -532,6 +533,12 @@ def test_files_and_exports(school: School) -> None:
     assert table.text.splitlines()[0].startswith("id;name;state;")
     assert teacher("GET", f"/courses/{school.course}/grades.csv").text.startswith("id,name,")
     assert teacher("GET", f"/assignments/{school.assignment}/everything.zip").data[:2] == b"PK"
+    moved = update(tables.Blob).values(object_key="aa/in-an-object-store", data=b"")
+    with school.store.write() as session:
+        session.execute(moved)
+    away = teacher("GET", file["url"])  # no object store is there
+    assert (code(away), away.headers["Retry-After"]) == ((503, "files_unavailable"), "30")
+    assert graded(school, "ben")
 
 
 # --- bodies and limits --------------------------------------------------------------------------------------
