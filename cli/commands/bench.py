@@ -13,6 +13,7 @@ def benchmarks() -> Sections:
         "Commands": {
             "overhead": "bench.overhead:command",
             "router": "bench.router.command:command",
+            "term": "bench.term:command",
             "pages": "bench.pages.command:command",
             "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",

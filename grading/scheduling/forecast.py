@@ -157,6 +157,26 @@ def worked_off(peers: Mapping[str, Peer], waiting: Mapping[Line, int]) -> Worked
     return _Play(Scene(peers, (), waiting), comes=False).worked_off()
 
 
+@dataclass(frozen=True)
+class Flow:
+    """What machines do together while always so many submissions are with them."""
+
+    per_s: float
+    """Submissions a second."""
+    busy: Mapping[str, float]
+    """machine -> share of the time in which it has a run in hand."""
+
+
+def throughput(peers: Mapping[str, Peer], stages: Sequence[str], at_once: int, ended: int) -> Flow:
+    """The pace of machines with always `at_once` submissions there, measured over `ended` of them.
+
+    Nothing is done where a stage has no machine.
+    """
+    return _Play(Scene(peers, (), {(stage, INTERACTIVE): at_once for stage in stages}), comes=False).flow(
+        stages, at_once, ended
+    )
+
+
 def remaining_of(tokens: int, profile: SpeedProfile | None, since_s: float, at_once: int) -> float:
     """What is left of a run, as a part of a usual job, from its tokens so far and its age."""
     if profile is None:
@@ -236,6 +256,38 @@ class _Play:
                 break
             self._step()
         return Worked(self.now, self.jobs)
+
+    def flow(self, stages: Sequence[str], at_once: int, ended: int) -> Flow:
+        """A closed system: a submission whose last stage ends is followed by the next one."""
+        if not set(stages) <= {stage for stage, _ in self.lines}:
+            return Flow(0.0, dict.fromkeys(self.machines, 0.0))
+        self._take(self.machines)
+        over, counted, since, busy = 0, -1, 0.0, dict.fromkeys(self.machines, 0.0)
+        while counted < ended and self.idle <= MOST_IDLE:
+            before, hands = self.now, [n for n, one in self.machines.items() if any(one.runs.values())]
+            self._step()
+            for name in hands if counted >= 0 else ():
+                busy[name] += self.now - before
+            for _ in range(min(self.done[stage] for stage in stages) - over):
+                over += 1
+                self._comes(stages)
+            if counted < 0 and over >= at_once:
+                counted, since, first = 0, self.now, over
+            elif counted >= 0:
+                counted = over - first
+            self._take(self.machines)
+        span = self.now - since
+        if counted <= 0 or span <= 0:
+            return Flow(0.0, dict.fromkeys(self.machines, 0.0))
+        return Flow(counted / span, {name: s / span for name, s in busy.items()})
+
+    def _comes(self, stages: Sequence[str]) -> None:
+        """One more submission; to a line that was empty nobody has left anything."""
+        for stage in stages:
+            if not self.lines[stage, INTERACTIVE]:
+                for one in self.machines.values():
+                    one.due = {other: at for other, at in one.due.items() if other != stage}
+            self.lines[stage, INTERACTIVE] += 1
 
     def _ticket(self, what: Line | str, number: int, size: float) -> int:
         self.tickets.append((what, number, self.now, size))

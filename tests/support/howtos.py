@@ -80,6 +80,7 @@ NOT_PLAYED = {
     "cluster.md: Without SSH": "tests/integration/deploy/test_service_managers.py",
     "doctor.md: Check the installation": "tests/integration/cli/test_doctor.py",
     "planning.md: Plan how long a class takes": "tests/unit/scheduling/test_capacity_plan.py",
+    "planning.md: Plan a term": "tests/unit/scheduling/test_term.py plays a smaller term",
     "planning.md: Rehearse a class": "tests/e2e/machine/test_four_machines.py rehearses on its machines",
     "gateway.md: Turn it on (2)": "tests/integration/gateway/test_gateway.py",
     "doctor.md: Measure whether a strategy pays": "tests/e2e/machine/test_four_machines.py asks its machines",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.commands.plan import from_config
 from cli.commands.plan import plan as command
+from cli.plan_inputs import from_config
 from cli.settings import Settings
 from grading.broker.canaries import Canaries
 from grading.broker.connections import connect
