@@ -68,7 +68,7 @@ class School:
 def make(store: Store, size: Size) -> School:
     """Fill an empty, migrated database."""
     with store.write() as session:
-        school = _people(session, size)
+        school = add_people(session, size)
         first = _first(session, school, size)
         _copy_submissions(session, school, first, size)
     if store.engine.dialect.name == "postgresql":
@@ -77,7 +77,8 @@ def make(store: Store, size: Size) -> School:
     return school
 
 
-def _people(session: Session, size: Size) -> School:
+def add_people(session: Session, size: Size) -> School:
+    """People, a course and its assignments in an empty database, without submissions."""
     rubric = Rubric(
         criteria=tuple(
             Criterion(

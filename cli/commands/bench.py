@@ -15,6 +15,7 @@ def benchmarks() -> Sections:
             "router": "bench.router.command:command",
             "term": "bench.term:command",
             "pages": "bench.pages.command:command",
+            "deadline": "bench.deadline.command:command",
             "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",
             "batches": "bench.batches.command:command",
