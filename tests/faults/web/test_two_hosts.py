@@ -5,24 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from bench.proxies import PROXIES, Places, Proxy, make_certificate
 from cli.dev.embedded_redis import RedisProcess, free_port
-from cli.dev.local_stack import accepts_uploads
 from tests.faults.harness.ledger import Ledger, verdict
-from tests.faults.harness.machines import MachineSpec, config_of
+from tests.faults.harness.machines import FAKETIME, MachineSpec, config_of
+from tests.faults.harness.proxy import running_proxy
 from tests.support.services import own_postgres
 from tests.support.system import ASSIGNMENT, Site, furnish, site, until
 
 pytestmark = pytest.mark.soak
+Fault = Callable[["School"], AbstractContextManager[None]]
 HOSTS = ("web-a", "web-b")
 PEOPLE = 6
 ROUNDS = 3
@@ -47,17 +49,36 @@ class School:
     """When something failed."""
     _ends: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, name: str) -> None:
-        """Start a host and wait until it is ready."""
+    def start(self, name: str, prefix: Sequence[str] = (), database: str = "") -> None:
+        """Start a host and wait until it answers."""
         port = self.ports[name]
-        self.made.parts.start(name, "web", "--port", str(port), "--var", str(self.made.folder / "var"))
-        until(lambda: accepts_uploads(f"http://127.0.0.1:{port}"), 60, f"{name}; see {self.made.folder}")
+        words = ("web", "--port", str(port), "--var", str(self.made.folder / "var"))
+        environ = {"GRADER_DATABASE_URL": database} if database else {}
+        self.made.parts.start(name, *words, prefix=prefix, environ=environ)
+        until(lambda: self.ready(name), 60, f"{name}; see {self.made.folder}")
+
+    def ready(self, name: str) -> dict[str, Any]:
+        """What a host says of itself; empty while it does not answer."""
+        try:
+            found = requests.get(f"http://127.0.0.1:{self.ports[name]}/readyz", timeout=10).json()
+        except requests.RequestException:
+            return {}
+        return dict(found)
 
     def stop(self, name: str) -> None:
         """As an update does: SIGTERM, and wait for the end."""
         process = self.made.parts.running.pop(name)
         process.terminate()
         process.wait(60)
+
+    def go_on(self) -> None:
+        """Wait until people did much more."""
+        before = sum(self.answers.values())
+        until(lambda: sum(self.answers.values()) > before + 100, 60, "people go on")
+
+    def went_well_since(self, moment: float) -> bool:
+        """Whether nothing failed since, and much was asked."""
+        return not [at for at in self.times if at >= moment]
 
     def person(self, number: int) -> None:
         """Sign in, then submit and look at pages, each step once; the body of a thread."""
@@ -67,7 +88,8 @@ class School:
             while not self._ends.is_set():
                 turn += 1
                 student = f"s{number}-{turn}"
-                self._try("submit", lambda: self._submit(browser, student))  # noqa: B023
+                while not self._try("submit", lambda: self._submit(browser, student)):  # noqa: B023
+                    time.sleep(0.1)
                 for page in ("/sign-in", "/healthz", "/api/v1/me"):
                     self._try(page, lambda: self._get(browser, page))  # noqa: B023
 
@@ -88,7 +110,7 @@ class School:
         headers = {"Authorization": f"Bearer {self.token}"} if page.startswith("/api") else {}
         return browser.get(f"{self.proxy.url}{page}", headers=headers, timeout=30)
 
-    def _try(self, what: str, ask: Any) -> None:
+    def _try(self, what: str, ask: Any) -> bool:
         try:
             answer = ask()
             problem = "" if answer.status_code < 500 else f"{answer.status_code} {answer.text[:200]}"
@@ -97,8 +119,8 @@ class School:
         if problem:
             self.failed.append(f"{what}: {problem}")
             self.times.append(time.monotonic())
-            time.sleep(0.1)
-        self.answers[what] += 1
+        self.answers[what] += not problem
+        return not problem or self._ends.is_set()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -114,7 +136,7 @@ class School:
                 thread.join(60)
 
 
-@pytest.fixture(params=PROXIES)
+@pytest.fixture
 def school(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisProcess) -> Iterator[School]:
     ports = dict(zip(HOSTS, (free_port(), free_port()), strict=True))
     certificate = make_certificate(tmp_path)
@@ -132,29 +154,104 @@ def school(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisPr
         one = School(made, ports, proxy, token, str(certificate[0]), ledger)
         for name in HOSTS:
             one.start(name)
-        made.parts.start("store", "store")
-        made.parts.start("sweep", "sweep")
+        for name in ("store", "sweep"):
+            made.parts.start(f"{name}-a", name)
+            made.parts.start(f"{name}-b", name)
         made.parts.start("one", "worker", "one")
         made.until_alive("one")
         stack.enter_context(proxy)
         yield one
 
 
+@pytest.mark.parametrize("school", PROXIES, indirect=True)
 def test_a_rolling_update_fails_no_request(school: School) -> None:
     with school.at_work():
         for _ in range(ROUNDS):
             for name in HOSTS:
                 school.stop(name)
                 school.start(name)
-                before = sum(school.answers.values())
-                until(lambda before=before: sum(school.answers.values()) > before + 50, 60, "people go on")
+                school.go_on()
     assert school.failed == []
     assert set(school.answers) == {"submit", "/sign-in", "/healthz", "/api/v1/me"}
     _nothing_lost(school)
 
 
+def _dead(name: str) -> Fault:
+    @contextmanager
+    def dies(school: School) -> Iterator[None]:
+        school.made.parts.kill(name)
+        yield
+
+    return dies
+
+
+@contextmanager
+def _proxy_dies(school: School) -> Iterator[None]:
+    school.proxy.kill()
+    school.proxy.start()  # as a service manager does
+    yield
+
+
+@contextmanager
+def _network_is_cut(school: School) -> Iterator[None]:
+    """Between a web host and the database."""
+    url = school.made.config.database.url
+    port = urlsplit(url).port
+    assert port
+    with running_proxy(port) as way:
+        school.stop("web-a")
+        school.start("web-a", database=url.replace(f":{port}/", f":{way.port}/"))
+        school.go_on()
+        school.times.clear()
+        way.cut()
+        until(lambda: school.ready("web-a").get("database") == "away", 60, "the host says so")
+        yield
+        way.heal()
+        until(lambda: school.ready("web-a").get("status") == "ok", 60, "the host is back")
+
+
+@contextmanager
+def _clock_is_off(school: School) -> Iterator[None]:
+    """That of a web host, by an hour."""
+    school.stop("web-a")
+    school.start("web-a", prefix=(*FAKETIME, "+1h"))
+    assert "differs by 3600 s" in school.ready("web-a")["clock"]
+    yield
+
+
+FAULTS: dict[str, Fault] = {
+    "web host": _dead("web-a"),
+    "store worker": _dead("store-a"),
+    "sweeper": _dead("sweep-a"),
+    "proxy": _proxy_dies,
+    "network": _network_is_cut,
+    "clock": _clock_is_off,
+}
+
+
+@pytest.mark.parametrize("school", ["caddy"], indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_part_that_fails_loses_nothing(school: School, fault: str) -> None:
+    with school.at_work():
+        school.go_on()
+        begun = time.monotonic()
+        with FAULTS[fault](school):
+            until(lambda: _calm(school), 60, "requests succeed again")
+            last = max(school.times, default=begun)
+            school.go_on()
+    _nothing_lost(school)
+    print(f"{fault}: {len(school.failed)} failed, the last {max(0.0, last - begun):.1f} s after the fault")
+
+
+def _calm(school: School) -> bool:
+    """Whether everybody did something for a while, and nothing failed."""
+    moment, before = time.monotonic(), sum(school.answers.values())
+    until(lambda: sum(school.answers.values()) > before + 50, 60, "people go on")
+    return school.went_well_since(moment)
+
+
 def _nothing_lost(school: School) -> None:
     school.made.until_final(len(school.ledger.accepted), 300)
     found = verdict(school.made.store, school.ledger)
-    assert not found.lost, found
     assert found.clean, found
+    assert found.accepted
