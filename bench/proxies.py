@@ -51,8 +51,8 @@ class Places:
     folder: Path
     port: int
     plain_port: int
-    to: tuple[int, ...]
-    """The web apps'; of several the files are those of deploy/web-hosts."""
+    to: tuple[str, ...]
+    """Hosts and ports of the web apps; of several the files are those of deploy/web-hosts."""
     certificate: Path
     key: Path
 
@@ -72,8 +72,7 @@ def _file(places: Places, name: str) -> str:
 
 def _web_apps(places: Places) -> dict[str, str]:
     named = HOSTS if len(places.to) > 1 else ("127.0.0.1:8080",)
-    pairs = zip(named, places.to, strict=True)
-    return {re.escape(host): f"127.0.0.1:{port}" for host, port in pairs}
+    return {re.escape(host): address for host, address in zip(named, places.to, strict=True)}
 
 
 def caddy(places: Places, shorter: Mapping[str, str]) -> list[str]:

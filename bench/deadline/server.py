@@ -162,14 +162,21 @@ def opened(folder: Path, people: int, hosts: int, proxy: str, database: str) -> 
         addresses = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis.url}
         environ = {**addresses, "GRADER_SECRET_KEY": SECRET_KEY, "PYTHONUNBUFFERED": "1"}
         processes = stack.enter_context(Processes(folder, environ))
-        direct = [f"http://127.0.0.1:{port}" for port in ports.values()]
+        addresses = tuple(f"127.0.0.1:{port}" for port in ports.values())
+        direct = [f"http://{address}" for address in addresses]
         school = School(folder, store, processes, redis, ports, direct, https=proxy != "none")
         school.configure(SECONDS)
         _enrol(school, people)
         school.start_all()
         if proxy != "none":
             certificate = make_certificate(folder)
-            places = Places(folder / proxy, free_port(), free_port(), tuple(ports.values()), *certificate)
+            places = Places(
+                folder / proxy,
+                free_port(),
+                free_port(),
+                addresses,
+                *certificate,
+            )
             # everybody comes from one address here
             shorter = {"limit_conn            grader_addresses 600;": "", "worker_connections 768": ""}
             before = stack.enter_context(Proxy(proxy, places, shorter if proxy == "nginx" else {}))

@@ -16,7 +16,7 @@ class Proxy:
     """Forwards to a port of this machine. While cut, connections stay open and no byte comes through."""
 
     target: int
-    listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+    listening: socket.socket
     _open: threading.Event = field(default_factory=threading.Event)
     _sockets: set[socket.socket] = field(default_factory=set)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -77,9 +77,9 @@ class Proxy:
 
 
 @contextmanager
-def running_proxy(target: int) -> Iterator[Proxy]:
-    """A proxy to a port."""
-    proxy = Proxy(target)
+def running_proxy(target: int, at: str = "127.0.0.1") -> Iterator[Proxy]:
+    """A proxy to a port that listens at an address."""
+    proxy = Proxy(target, socket.create_server((at, 0)))
     proxy.heal()
     accepting = threading.Thread(target=proxy.serve, name="proxy", daemon=True)
     accepting.start()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +22,20 @@ from bench.proxies import PROXIES, Places, Proxy, make_certificate
 from cli.dev.embedded_redis import RedisProcess, free_port
 from tests.faults.harness.ledger import Ledger, verdict
 from tests.faults.harness.machines import FAKETIME, MachineSpec, config_of
+from tests.faults.harness.netns import HERE, THERE, Link, running_link
 from tests.faults.harness.proxy import running_proxy
 from tests.support.services import own_postgres
 from tests.support.system import ASSIGNMENT, Site, furnish, site, until
 
 pytestmark = pytest.mark.soak
+ASKS = """
+import sys, urllib.error, urllib.request
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+try:
+    print(direct.open(sys.argv[1], timeout=10).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.read().decode())
+"""
 Fault = Callable[["School"], AbstractContextManager[None]]
 HOSTS = ("web-a", "web-b")
 PEOPLE = 6
@@ -38,32 +50,39 @@ class School:
     """Web hosts, their proxy, and people who submit, look at pages and sign in all the time."""
 
     made: Site
-    ports: dict[str, int]
+    addresses: dict[str, str]
+    """Of each web host."""
     proxy: Proxy
     token: str
     certificate: str
     ledger: Ledger
+    link: Link | None = None
+    """Between the first web host and everything else."""
+    far: Mapping[str, str] = field(default_factory=dict)
+    """The environment of that host."""
     answers: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     """When something failed."""
     _ends: threading.Event = field(default_factory=threading.Event)
 
-    def start(self, name: str, prefix: Sequence[str] = (), database: str = "") -> None:
+    def start(self, name: str, prefix: Sequence[str] = ()) -> None:
         """Start a host and wait until it answers."""
-        port = self.ports[name]
-        words = ("web", "--port", str(port), "--var", str(self.made.folder / "var"))
-        environ = {"GRADER_DATABASE_URL": database} if database else {}
-        self.made.parts.start(name, *words, prefix=prefix, environ=environ)
+        host, _, port = self.addresses[name].rpartition(":")
+        words = ["web", "--host", host, "--port", port, "--var", str(self.made.folder / "var")]
+        far = self.link is not None and host == THERE
+        prefix = self.link.prefix if self.link is not None and far else prefix
+        self.made.parts.start(name, *words, prefix=prefix, environ=self.far if far else {})
         until(lambda: self.ready(name), 60, f"{name}; see {self.made.folder}")
 
     def ready(self, name: str) -> dict[str, Any]:
-        """What a host says of itself; empty while it does not answer."""
-        try:
-            found = requests.get(f"http://127.0.0.1:{self.ports[name]}/readyz", timeout=10).json()
-        except requests.RequestException:
-            return {}
-        return dict(found)
+        """What a host says of itself, asked where it is; empty while it does not answer."""
+        far = self.link is not None and self.addresses[name].startswith(THERE)
+        prefix = self.link.prefix if self.link is not None and far else ()
+        command = (*prefix, sys.executable, "-c", ASKS, f"http://{self.addresses[name]}/readyz")
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        found: dict[str, Any] = json.loads(answer.stdout or "{}")
+        return found
 
     def stop(self, name: str) -> None:
         """As an update does: SIGTERM, and wait for the end."""
@@ -138,20 +157,28 @@ class School:
 
 @pytest.fixture
 def school(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisProcess) -> Iterator[School]:
-    ports = dict(zip(HOSTS, (free_port(), free_port()), strict=True))
+    proxy_name, far = request.param
     certificate = make_certificate(tmp_path)
-    spec = MachineSpec("one", slots=8, seconds=0.05)
     more = f'public_url = "https://localhost"\ndrain_s = {DRAIN_S}'
+    config = config_of([MachineSpec("one", slots=8, seconds=0.05)], free_port(), more)
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres(durable=True))
-        made = stack.enter_context(
-            site(tmp_path, config_of([spec], ports["web-a"], more), postgres.url, redis_server.url)
-        )
+        made = stack.enter_context(site(tmp_path, config, postgres.url, redis_server.url))
         token = furnish(made.store, "http://localhost").token
-        places = Places(tmp_path / "proxy", free_port(), free_port(), tuple(ports.values()), *certificate)
-        proxy = Proxy(request.param, places)
+        addresses = {name: f"127.0.0.1:{free_port()}" for name in HOSTS}
+        link, environ = None, {}
+        if far:
+            link = stack.enter_context(running_link())
+            addresses[HOSTS[0]] = f"{THERE}:{free_port()}"
+            for name, url in (("DATABASE", postgres.url), ("REDIS", redis_server.url)):
+                port = urlsplit(url).port
+                assert port
+                way = stack.enter_context(running_proxy(port, HERE))
+                environ[f"GRADER_{name}_URL"] = url.replace(f"127.0.0.1:{port}", f"{HERE}:{way.port}")
+        places = Places(tmp_path / "proxy", free_port(), free_port(), tuple(addresses.values()), *certificate)
+        proxy = Proxy(proxy_name, places)
         ledger = Ledger(proxy.url, token)
-        one = School(made, ports, proxy, token, str(certificate[0]), ledger)
+        one = School(made, addresses, proxy, token, str(certificate[0]), ledger, link, environ)
         for name in HOSTS:
             one.start(name)
         for name in ("store", "sweep"):
@@ -163,7 +190,7 @@ def school(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisPr
         yield one
 
 
-@pytest.mark.parametrize("school", PROXIES, indirect=True)
+@pytest.mark.parametrize("school", [(name, False) for name in PROXIES], ids=[*PROXIES], indirect=True)
 def test_a_rolling_update_fails_no_request(school: School) -> None:
     with school.at_work():
         for _ in range(ROUNDS):
@@ -194,20 +221,12 @@ def _proxy_dies(school: School) -> Iterator[None]:
 
 @contextmanager
 def _network_is_cut(school: School) -> Iterator[None]:
-    """Between a web host and the database."""
-    url = school.made.config.database.url
-    port = urlsplit(url).port
-    assert port
-    with running_proxy(port) as way:
-        school.stop("web-a")
-        school.start("web-a", database=url.replace(f":{port}/", f":{way.port}/"))
-        school.go_on()
-        school.times.clear()
-        way.cut()
-        until(lambda: school.ready("web-a").get("database") == "away", 60, "the host says so")
-        yield
-        way.heal()
-        until(lambda: school.ready("web-a").get("status") == "ok", 60, "the host is back")
+    """Between a web host and everything else: the proxy, the database and Redis."""
+    assert school.link is not None
+    school.link.down()
+    yield
+    school.link.up()
+    until(lambda: school.ready("web-a").get("status") == "ok", 90, "the host is back")
 
 
 @contextmanager
@@ -229,8 +248,12 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("school", ["caddy"], indirect=True)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "school"),
+    [(fault, ("caddy", fault == "network")) for fault in FAULTS],
+    ids=[*FAULTS],
+    indirect=["school"],
+)
 def test_a_part_that_fails_loses_nothing(school: School, fault: str) -> None:
     with school.at_work():
         school.go_on()

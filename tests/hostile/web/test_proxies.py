@@ -54,7 +54,7 @@ class Web:
     def places(self, name: str) -> Places:
         """Those of one more proxy."""
         folder = self.folder / name
-        return Places(folder, free_port(), free_port(), (self.port,), *self.certificate)
+        return Places(folder, free_port(), free_port(), (f"127.0.0.1:{self.port}",), *self.certificate)
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +158,8 @@ LARGE = 64 * MIB
 
 
 @pytest.fixture(scope="module")
-def short_bounds() -> Iterator[int]:
-    """The port of a server that waits half a second where it otherwise waits twenty."""
+def short_bounds() -> Iterator[str]:
+    """The address of a server that waits half a second where it otherwise waits twenty."""
 
     def build() -> Flask:
         app = Flask(__name__)
@@ -185,14 +185,14 @@ def short_bounds() -> Iterator[int]:
     server = HttpServer("127.0.0.1", port, threads=2, graceful_s=1, bounds=bounds, build=build)
     thread = threading.Thread(target=server.serve)
     thread.start()
-    yield port
+    yield f"127.0.0.1:{port}"
     server.stop()
     thread.join(20)
 
 
 @pytest.mark.parametrize("name", PROXIES)
 def test_what_is_slow_is_ended_after_the_time_that_the_file_says(
-    name: str, web: Web, short_bounds: int, tmp_path: Path
+    name: str, web: Web, short_bounds: str, tmp_path: Path
 ) -> None:
     places = Places(tmp_path / name, free_port(), free_port(), (short_bounds,), *web.certificate)
     begins = b" HTTP/1.1\r\nHost: localhost\r\n"
@@ -272,7 +272,7 @@ def _cut_off(port: int, request: bytes) -> bool:
 @pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_stream_of_events_is_passed_on_as_it_comes(
-    name: str, web: Web, short_bounds: int, tmp_path: Path
+    name: str, web: Web, short_bounds: str, tmp_path: Path
 ) -> None:
     places = Places(tmp_path / name, free_port(), free_port(), (short_bounds,), *web.certificate)
     with (
@@ -285,7 +285,7 @@ def test_a_stream_of_events_is_passed_on_as_it_comes(
         assert b"data: second" in list(lines)
 
 
-def test_nginx_lets_no_address_take_every_connection(web: Web, short_bounds: int, tmp_path: Path) -> None:
+def test_nginx_lets_no_address_take_every_connection(web: Web, short_bounds: str, tmp_path: Path) -> None:
     places = Places(tmp_path / "nginx", free_port(), free_port(), (short_bounds,), *web.certificate)
     waits = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     with ExitStack() as stack:
