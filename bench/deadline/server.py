@@ -159,8 +159,8 @@ def opened(folder: Path, people: int, hosts: int, proxy: str, database: str) -> 
         store = Store(url)
         stack.callback(store.close)
         redis = stack.enter_context(start_redis(folder / "redis"))
-        addresses = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis.url}
-        environ = {**addresses, "GRADER_SECRET_KEY": SECRET_KEY, "PYTHONUNBUFFERED": "1"}
+        named = {"GRADER_DATABASE_URL": url, "GRADER_REDIS_URL": redis.url}
+        environ = {**named, "GRADER_SECRET_KEY": SECRET_KEY, "PYTHONUNBUFFERED": "1"}
         processes = stack.enter_context(Processes(folder, environ))
         addresses = tuple(f"127.0.0.1:{port}" for port in ports.values())
         direct = [f"http://{address}" for address in addresses]
