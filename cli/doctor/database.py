@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from grading.broker.connections import connect
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import Leases
 from grading.store import Store, schema
+from grading.store.accounts import second_factor
+from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.away import first_line, refuses_password
 from grading.store.reporting import metrics
 from grading.store.reporting.metrics import Open, Waiting
@@ -81,9 +83,32 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     yield from _clocks(installation, ahead_s, redis)
     if schema.fit_of(at) in ("same", "newer"):
         with store.read() as session:
+            usable, used = second_factor.count_break_glass(session), second_factor.recent_break_glass(session)
+            yield from _break_glass(installation, usable, used)
             yield from _backlog(installation, metrics.count_open(session))
             yield _backup(installation, last_backup_age_s(session), first_entry_age_s(session))
             yield _database_size(database_bytes(session), file)
+
+
+def _break_glass(
+    installation: Installation, usable: int, used: Sequence[BreakGlassSignIn]
+) -> Iterator[Finding]:
+    """Who gets in when providers of single sign-on are away, and whether somebody did."""
+    name = "break-glass"
+    if installation.config.sign_on.local_accounts:
+        if usable:
+            yield ok(name, f"{counted(usable, 'account')}; sign_on.local_accounts is true")
+    elif usable:
+        yield ok(name, f"{counted(usable, 'account')}; all other passwords are off")
+    else:
+        message = (
+            "sign_on.local_accounts is false and no break-glass account can sign in: web apps do not start"
+        )
+        remedy = "set sign_on.local_accounts to true, set up a second factor, run `grader user break-glass`"
+        yield failure("no_break_glass", name, message, remedy)
+    for one in used:
+        message = f"{one.name} signed in with a break-glass account at {one.at:%Y-%m-%d %H:%M} UTC"
+        yield warning("break_glass_used", name, message, "make sure that this person did it")
 
 
 def _tables(at: str | None) -> Finding:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
 from app.gateway import GatewayServices, create_gateway
@@ -26,8 +27,16 @@ from grading.broker.gateway_requests import CHAT, Talks, chat_queue
 from grading.broker.part_heartbeats import send_heartbeats_until
 from grading.broker.rate_counts import open_rate_counts
 from grading.config.settings import Config
+from grading.domain.errors import ConfigError
 from grading.shared import telemetry
 from grading.store import Store, open_store
+from grading.store.accounts import second_factor
+
+NO_BREAK_GLASS = (
+    "sign_on.local_accounts: with false, somebody must get in when the provider is away. Set it to true, "
+    "sign in with an administrator's account, set up its second factor on My account, run "
+    "`grader user break-glass NAME`, and set it to false again."
+)
 
 
 def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> GatewayServices:
@@ -45,6 +54,7 @@ def gateway_services(config: Config, store: Store, dispatch: Dispatch) -> Gatewa
 def create_web_app(config: Config, folder: Path, draining: Callable[[], bool] = lambda: False) -> Flask:
     """The app, wired to the store and the queue."""
     store, dispatch = open_store(config), open_dispatch(config)
+    require_break_glass(config, store)
     return create_app(
         Services(
             config=config,
@@ -59,6 +69,22 @@ def create_web_app(config: Config, folder: Path, draining: Callable[[], bool] = 
             draining=draining,
         )
     )
+
+
+def require_break_glass(config: Config, store: Store) -> None:
+    """Raise ConfigError where local accounts are off and no break-glass account can sign in.
+
+    Nothing is said of a database that is away: web apps start without one.
+    """
+    if config.sign_on.local_accounts:
+        return
+    try:
+        with store.read() as session:
+            usable = second_factor.count_break_glass(session)
+    except SQLAlchemyError:
+        return
+    if not usable:
+        raise ConfigError(NO_BREAK_GLASS)
 
 
 def settle() -> None:

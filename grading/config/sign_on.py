@@ -104,3 +104,12 @@ class SignOn(Value):
         if len(set(issuers)) < len(issuers):
             raise ValueError("two providers have the same issuer; people are known by it, so write one table")
         return providers
+
+    @model_validator(mode="after")
+    def _somebody_gets_in(self) -> SignOn:
+        if not self.local_accounts and not self.providers:
+            raise ValueError(
+                "local_accounts: without a provider, false would keep everybody out; add a table "
+                "[sign_on.providers.NAME], or leave local_accounts true"
+            )
+        return self

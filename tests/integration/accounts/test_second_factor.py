@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyotp
 import pytest
 from argon2 import PasswordHasher
 from flask.testing import FlaskClient
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from werkzeug.test import TestResponse
 
-from grading.domain.errors import Conflict, NotFound
+from cli.servers.http import require_break_glass
+from grading.config.settings import SignOn
+from grading.domain.errors import ConfigError, Conflict, NotFound
 from grading.store import tables
 from grading.store.accounts import credentials, second_factor, sign_in_attempts, users
 from grading.store.accounts.second_factor import WrongCode
@@ -262,3 +266,80 @@ def test_operators_reset_it(school: School, clock: Clock) -> None:
 
 def test_wrong_codes_raise_a_sentence() -> None:
     assert "next code" in WrongCode().message
+
+
+# --- local accounts off -------------------------------------------------------------------------------
+
+PROVIDER = {"title": "University", "issuer": "https://id.example", "client_id": "grader"}
+OFF = SignOn(local_accounts=False, providers={"university": PROVIDER})
+
+
+def turn_off(school: School) -> None:
+    """Let only break-glass accounts use their passwords."""
+    config = school.services.config.model_copy(update={"sign_on": OFF})
+    school.services = replace(school.services, config=config)
+
+
+def break_glass(school: School, clock: Clock, name: str = "admin") -> pyotp.TOTP:
+    app, _ = set_up(school, clock, name)
+    with school.store.write() as session:
+        user = session.get_one(tables.User, school.users[name])
+        second_factor.set_break_glass(session, user, True, "cli")
+    return app
+
+
+def test_only_break_glass_accounts_use_passwords(school: School, clock: Clock) -> None:
+    app = break_glass(school, clock)
+    turn_off(school)
+    client = school.client()
+    assert "break-glass" in client.get("/sign-in").text
+    refused = sign_in(client)
+    assert (refused.status_code, "Sign in through your school" in refused.text) == (401, True)
+    assert sign_in(client, "admin").status_code == 200
+    assert enter_code(client, app.at(clock.at)).status_code == 303
+    overview = client.get("/operations").text
+    assert "signed in with a break-glass account" in overview
+    audit = client.get("/audit?kind=access").text
+    assert "signed in with a break-glass account" in audit
+    with school.store.read() as session:
+        assert [one.name for one in second_factor.recent_break_glass(session)] == ["Admin"]
+
+
+def test_links_for_passwords_are_refused_with_a_sentence(school: School, clock: Clock) -> None:
+    break_glass(school, clock)
+    with school.store.write() as session:
+        made = invitations.create_links(session, [school.users["ben"]], "cli", school.users["admin"])
+    turn_off(school)
+    admin, ben = school.client("admin"), school.users["ben"]
+    token = {"csrf_token": form_token(admin)}
+    for path in (f"/users/{ben}/link", f"/courses/{school.course}/people/{ben}/link"):
+        answer = admin.post(path, data=token)
+        assert (answer.status_code, "turned off on this server" in answer.text) == (403, True)
+    answer = admin.post(f"/api/v1/users/{ben}/password-link", headers=school.token("admin", "admin"))
+    assert (answer.status_code, "local_accounts_off" in answer.text) == (403, True)
+    assert admin.post("/users", data={**token, "sign_in_name": "new.one"}).status_code == 303
+    follows = school.client().get(f"/reset/{made[ben]}")
+    assert (follows.status_code, "turned off on this server" in follows.text) == (403, True)
+    own = admin.post(f"/users/{school.users['admin']}/link", data=token)
+    assert own.status_code == 200  # a break-glass account keeps its password
+    anna = school.client("anna")
+    change = {"csrf_token": form_token(anna), "old": PASSWORD, "password": "x" * 12, "again": "x" * 12}
+    assert anna.post("/account/password", data=change).status_code == 403
+
+
+def test_a_server_that_would_keep_everybody_out_does_not_start(school: School, clock: Clock) -> None:
+    with pytest.raises(ValidationError, match="without a provider"):
+        SignOn(local_accounts=False)
+    turn_off(school)
+    with pytest.raises(ConfigError, match="break-glass NAME"):
+        require_break_glass(school.services.config, school.store)
+    with school.store.write() as session, pytest.raises(Conflict):
+        user = session.get_one(tables.User, school.users["admin"])
+        second_factor.set_break_glass(session, user, True, "cli")
+    break_glass(school, clock)
+    require_break_glass(school.services.config, school.store)
+    with school.store.write() as session:  # however it came about
+        second_factor.delete_all(session, school.users["admin"])
+    assert sign_in(school.client(), "admin").status_code == 401
+    with pytest.raises(ConfigError):
+        require_break_glass(school.services.config, school.store)

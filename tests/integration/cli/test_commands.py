@@ -126,6 +126,8 @@ def test_people_and_tokens_are_made(store: Store, grader: Grader, root: Path) ->
         assert [m.role for m in session.scalars(select(Membership).where(Membership.user_id == ada.id))] == [
             "instructor"
         ]
+    assert grader("user", "break-glass", "ada").status == 1  # without a second factor
+    assert "'ada' has no second factor" in grader("user", "reset-second-factor", "ada").out
     token = grader("token", "create", "--user", "ada", "--scope", "read")
     assert token.status == 0
     assert token.out.startswith("grd_")

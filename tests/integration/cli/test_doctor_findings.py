@@ -26,8 +26,9 @@ from grading.broker.machine_status import MachineState
 from grading.broker.sentinels import Told
 from grading.config.files import Files
 from grading.config.redis_url import parse as read_url
-from grading.config.settings import parse
+from grading.config.settings import SignOn, parse
 from grading.shared.code_version import software
+from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.reporting.metrics import Open, Waiting
 from grading.store.reporting.operations import DatabaseFacts
 from tests.integration.cli import test_doctor
@@ -240,6 +241,8 @@ DATABASE: list[Row] = [
         "cannot be read (Permission denied)",
         "as the user",
     ),
+    ("failure", "break-glass", "no_break_glass", "web apps do not start", "grader user break-glass"),
+    ("warning", "break-glass", "break_glass_used", "Rita signed in with a break-glass", "that this person"),
 ]
 
 
@@ -253,6 +256,10 @@ def test_databases_that_are_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rounds, dead = {("queued", "interactive"): Waiting(3, 7200.0)}, {("analysis", "timeout"): 2}
     found += database._backlog(many, Open(rounds, {}, dead, {}, frozenset()))
     found.append(database._database_size(10**18, file))
+    provider = {"title": "u", "issuer": "https://id.example", "client_id": "g"}
+    off = SignOn.model_validate({"local_accounts": False, "providers": {"u": provider}})
+    without = replace(many, config=many.config.model_copy(update={"sign_on": off}))
+    found += database._break_glass(without, 0, [BreakGlassSignIn("Rita", facts.now)])
 
     def refuses(_store: object) -> Path:
         raise PermissionError(13, "Permission denied")
