@@ -13,6 +13,8 @@ import pytest
 
 from cli.deploy.unit_command import PARTS
 from cli.deploy.units import MARGIN_S
+from grading.config import redis_url
+from grading.store import failover as database_url
 from tests.support.compose import resolved
 from tests.support.networks import PATH, held
 from tests.support.system import until
@@ -54,7 +56,11 @@ def test_parts_know_all_sentinels_and_both_databases(services: dict[str, Any]) -
         environment = services[name]["environment"]
         for address in HOSTS.values():
             assert f"{address}:26379" in environment["GRADER_REDIS_URL"]
-        assert "@10.213.79.1:5432,10.213.79.2:5432/grader" in environment["GRADER_DATABASE_URL"]
+        address = redis_url.parse(redis_url.checked(environment["GRADER_REDIS_URL"], None))
+        assert (len(address.hosts), address.name, address.sentinel_password) == (3, "grader", "r-word")
+        database = database_url.parse_url(environment["GRADER_DATABASE_URL"])
+        assert database.query["host"] == "10.213.79.1,10.213.79.2"
+        assert database.query["target_session_attrs"] == "read-write"
         assert bool(environment["GRADER_SECRET_KEY"]) == (name != "sandbox"), name
 
 
