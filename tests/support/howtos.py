@@ -95,6 +95,8 @@ NOT_PLAYED = {
     "moodle.md: Register by hand": PLATFORM,
     "lti.md: Connect Brightspace, Blackboard and others": PLATFORM,
     "redis.md: One user for each machine": "tests/integration/broker/test_redis_security.py",
+    "redis.md: A successor": "tests/integration/broker/test_successor.py",
+    "redis.md: A successor (5)": "tests/integration/broker/test_successor.py",
     "events.md: Try it on one computer": WEBHOOKS,
     "events.md: Resume a paused receiver": WEBHOOKS,
     "webhooks.md: Change secrets": WEBHOOKS,

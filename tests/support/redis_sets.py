@@ -18,9 +18,11 @@ from redis.retry import Retry
 from cli.dev.embedded_redis import find_redis_server, free_port
 from grading.broker import redis_acl, redis_users, signing
 from grading.config import settings as configuration
+from tests.support.redis_servers import Certificates
 from tests.support.system import until
 
 NAME = "grader"
+HOST = "localhost"
 ADMIN = ("admin", "of-all-servers")
 ADMIN_LINE = f"user {ADMIN[0]} on >{ADMIN[1]} ~* &* +@all"
 SERVER_PASSWORD = "/password of the server@"
@@ -37,15 +39,27 @@ class Node:
     users: Sequence[str]
     sentinel: bool = False
     prefix: Sequence[str] = ()
+    tls: Certificates | None = None
     process: subprocess.Popen[bytes] | None = None
 
     def write(self) -> None:
         """Its configuration and its users, as an operator writes them."""
         self.folder.mkdir(parents=True)
         (self.folder / "users.acl").write_text("\n".join([*self.users, ADMIN_LINE]) + "\n")
-        lines = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.folder}/log"]
+        lines = ["bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.folder}/log", *self._listening()]
         lines += [f"aclfile {self.folder}/users.acl", *self.settings]
         (self.folder / "server.conf").write_text("\n".join(lines) + "\n")
+
+    def _listening(self) -> list[str]:
+        if self.tls is None:
+            return [f"port {self.port}"]
+        named = f"{'sentinel' if self.sentinel else 'replica'} announce-ip {HOST}"
+        names = ["sentinel resolve-hostnames yes", "sentinel announce-hostnames yes"] if self.sentinel else []
+        return [
+            *("port 0", f"tls-port {self.port}", "tls-auth-clients no", "tls-replication yes"),
+            *(f"tls-cert-file {self.tls.certificate}", f"tls-key-file {self.tls.key}"),
+            *(f"tls-ca-cert-file {self.tls.ca}", *names, named.replace("replica ", "replica-")),
+        ]
 
     def start(self) -> None:
         """Start it with what it wrote into its files meanwhile."""
@@ -63,9 +77,11 @@ class Node:
     def client(self) -> Iterator[Redis]:
         """An administrator's."""
         user, password = ADMIN
+        tls = {"ssl": True, "ssl_ca_certs": str(self.tls.ca)} if self.tls else {}
         with Redis(
-            "127.0.0.1",
+            HOST,
             self.port,
+            **tls,
             username=user,
             password=password,
             decode_responses=True,
@@ -162,12 +178,15 @@ def heal(node: Node) -> None:
 
 
 @contextmanager
-def redis_set(folder: Path, config: str, replica_prefix: Sequence[str] = ()) -> Iterator[RedisSet]:
-    """Run one for the machines of this config.toml, whole when given."""
-    ports = [free_port() for _ in range(5)]
-    made = _planned(folder, config, ports, replica_prefix)
+def redis_set(
+    folder: Path, config: str, replica_prefix: Sequence[str] = (), tls: Certificates | None = None
+) -> Iterator[RedisSet]:
+    """Run one for the machines of this config.toml, whole when given; with `tls` all speak TLS, by names."""
+    made = _planned(folder, config, [free_port() for _ in range(5)], tls)
+    made.redis[1].prefix = replica_prefix
     with ExitStack() as stack:
         for node in (*made.redis, *made.sentinels):
+            node.tls = tls
             node.write()
             stack.callback(node.end)
             node.start()
@@ -175,13 +194,16 @@ def redis_set(folder: Path, config: str, replica_prefix: Sequence[str] = ()) -> 
         yield made
 
 
-def _planned(folder: Path, config: str, ports: Sequence[int], replica_prefix: Sequence[str]) -> RedisSet:
+def _planned(folder: Path, config: str, ports: Sequence[int], tls: Certificates | None) -> RedisSet:
     path = folder / "set.toml"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(config)
     keys = signing.Keyring(SERVER_PASSWORD, users=True)
-    hosts = ",".join(f"127.0.0.1:{port}" for port in ports[2:])
+    hosts = ",".join(f"{HOST}:{port}" for port in ports[2:])
     bare = f"redis+sentinel://server:x@{hosts}/{NAME}/0"
+    if tls:
+        bare = f"rediss{bare.removeprefix('redis')}?ssl_ca_certs={tls.ca}"
+    first = HOST if tls else "127.0.0.1"
     read = configuration.load(path, {"GRADER_REDIS_URL": bare})
     machines = [signing.machine_user(one.name) for one in read.machines]
     secrets = {signing.SERVER: keys.password}
@@ -198,7 +220,7 @@ def _planned(folder: Path, config: str, ports: Sequence[int], replica_prefix: Se
         *("repl-diskless-sync-delay 0", "repl-timeout 10", "repl-ping-replica-period 2"),
     ]
     watching = [
-        f"sentinel monitor {NAME} 127.0.0.1 {ports[0]} 2",
+        f"sentinel monitor {NAME} {first} {ports[0]} 2",
         f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
         f"sentinel failover-timeout {NAME} 10000",
         *(line.strip() for line in redis_users.settings_lines(with_users, keys) if "  sentinel" in line),
@@ -210,9 +232,8 @@ def _planned(folder: Path, config: str, ports: Sequence[int], replica_prefix: Se
             Node(
                 folder / "replica",
                 ports[1],
-                [*settings, f"replicaof 127.0.0.1 {ports[0]}"],
+                [*settings, f"replicaof {first} {ports[0]}"],
                 users,
-                prefix=replica_prefix,
             ),
         ],
         sentinels=[

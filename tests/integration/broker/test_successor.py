@@ -5,28 +5,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from cli.doctor import successor
 from cli.doctor.finding import Bounds
+from cli.main import grader
 from grading.broker import celery_app, lua_scripts, redis_acl, redis_users, sentinels, signing
 from grading.broker.connections import connect, when_primary_changes
 from grading.broker.leases import load_scripts, load_scripts_on_replicas
 from grading.config.redis_url import parse
 from tests.faults.harness.machines import MachineSpec, config_of
-from tests.support.redis_sets import ADMIN, NAME, SERVER_PASSWORD, RedisSet, redis_set
+from tests.support.redis_servers import certificates
+from tests.support.redis_sets import ADMIN, HOST, NAME, SERVER_PASSWORD, RedisSet, redis_set
 
 KEYS = signing.Keyring(SERVER_PASSWORD, users=True)
 
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSet]:
-    with redis_set(tmp_path_factory.mktemp("set"), config_of([MachineSpec("one")], 8000)) as made:
-        yield made
+    folder = tmp_path_factory.mktemp("set")
+    config, tls = config_of([MachineSpec("one")], 8000), certificates(folder / "tls")
+    with pytest.MonkeyPatch.context() as patch:
+        # reading the authorities of this computer takes longer than all the rest
+        patch.setenv("SSL_CERT_FILE", str(tls.ca))
+        with redis_set(folder, config, tls=tls) as made:
+            yield made
 
 
 def findings(redis: RedisSet) -> dict[str, str]:
@@ -54,8 +63,32 @@ def test_the_doctor_finds_a_user_that_only_the_primary_has_and_install_brings_it
     assert list(new) == ["machine.one"]
     renewed = redis_acl.url_of(redis.config, "machine.one", new["machine.one"])
     for node in redis.redis:
-        with sentinels.connected_to(parse(renewed), ("127.0.0.1", node.port)) as client:
+        with sentinels.connected_to(parse(renewed), (HOST, node.port)) as client:
             assert client.ping()
+
+
+def test_the_command_prints_what_the_files_need_and_installs(
+    redis: RedisSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text(config_of([MachineSpec("one")], 8000))
+    monkeypatch.setenv("GRADER_REDIS_URL", redis.url)
+
+    def acl(*words: str) -> Result:
+        return CliRunner().invoke(grader, ["--config", str(tmp_path / "config.toml"), "redis", "acl", *words])
+
+    printed = acl()
+    assert printed.stdout.splitlines()[-2:] == redis_users.lines(KEYS)
+    told = dict(line.split(": GRADER_REDIS_URL=") for line in printed.stderr.splitlines() if "URL=" in line)
+    assert set(told) == {"server", "machine.one"}
+    assert parse(told["machine.one"]).sentinel_password == redis_users.passwords(KEYS)["clients"]
+    assert f"  masterauth {redis_users.passwords(KEYS)['replica']}" in printed.stderr.splitlines()
+    assert acl("--sentinels").stdout.splitlines() == redis_users.sentinel_lines(KEYS)
+    assert "GRADER_REDIS_ADMIN" in str(acl("--install").exception)
+    monkeypatch.setenv("GRADER_REDIS_ADMIN", ":".join(ADMIN))
+    installed = acl("--install")
+    assert installed.output == "Every Redis and every sentinel has its users.\n"
+    monkeypatch.setenv("GRADER_REDIS_URL", "redis://server:x@127.0.0.1:1/0")
+    assert "names no sentinels" in str(acl("--sentinels").exception)
 
 
 class Changes:
@@ -119,6 +152,6 @@ def test_a_stranger_is_noticed_on_a_sentinel(redis: RedisSet) -> None:
     assert redis_acl.open_to_strangers(redis.url) == []
     with redis.sentinels[2].client() as admin:
         admin.execute_command("ACL SETUSER", "default", "on", "nopass", "+ping")
-    assert redis_acl.open_to_strangers(redis.url) == ["127.0.0.1"]
+    assert redis_acl.open_to_strangers(redis.url) == [HOST]
     redis.sentinels[1].end()
     assert "sentinel_away" in findings(redis)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
-from grading.broker.heartbeats import DEAD_AFTER_S
+from grading.broker.heartbeats import DEAD_AFTER_S, Lease
 from grading.broker.leases import LEASES
 from grading.domain.round_states import RunState, StageState
 from grading.scheduling import stalls
@@ -119,6 +120,28 @@ def test_a_clock_of_redis_that_was_set_makes_no_machine_dead(
     monkeypatch.setattr(lost, "_redis_since", 1.0)  # a while later
     lost.sweep()
     assert stage_of(server, run_id).state == StageState.FAILED
+
+
+@pytest.mark.parametrize("later_s", [3600, -3600])
+def test_another_clock_makes_no_run_stalled_and_no_dead_machine_live(
+    server: Server, monkeypatch: pytest.MonkeyPatch, later_s: float
+) -> None:
+    """As when a successor is promoted whose clock is off."""
+    lost, leases = looking(server), server.dispatch.registry
+    ids = running(server, add_assignment(server.store))
+    hold(server, ids["analysis"])
+    heartbeat(server, ago_s=0)
+    moment = leases.time()
+    monkeypatch.setattr(leases, "time", lambda: moment + later_s)
+    lost.sweep()
+    assert lost._aged(older_lease(leases.held()[0])).idle_s < DEAD_AFTER_S
+    assert [one.alive for one in leases.heartbeats()] == [True]
+    heartbeat(server, ago_s=later_s)  # by another clock, which nobody sends any more
+    assert [one.alive for one in leases.heartbeats()] == [False]
+
+
+def older_lease(lease: Lease) -> Lease:
+    return replace(lease, idle_s=3600.0, since_s=3600.0)
 
 
 def test_thousands_of_lost_messages_do_not_hold_up_the_sweep(

@@ -1,0 +1,45 @@
+"""Results are sent again to a new primary of Redis, for as long as it may lack them."""
+
+from __future__ import annotations
+
+import threading
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from workers.machine.results import LOOK_S, MOST_REMEMBERED, REMEMBER_S, SentResults
+
+
+def test_what_was_sent_lately_is_sent_again_and_one_that_fails_stops_no_other() -> None:
+    now, sent = 0.0, list[str]()
+    results = SentResults(clock=lambda: now)
+    results.remember(lambda: sent.append("old"))
+    now = REMEMBER_S + 1
+
+    def away() -> None:
+        raise RedisConnectionError("away")
+
+    results.remember(away)
+    results.remember(lambda: sent.append("new"))
+    results.send_again()
+    assert sent == ["new"]
+
+
+def test_no_more_are_kept_than_memory_allows() -> None:
+    sent = list[int]()
+    results = SentResults()
+    for number in range(MOST_REMEMBERED + 5):
+        results.remember(lambda number=number: sent.append(number))
+    results.send_again()
+    assert len(sent) == MOST_REMEMBERED
+
+
+def test_the_thread_sends_again_when_there_is_doubt_and_only_then() -> None:
+    results, stop, sent = SentResults(), threading.Event(), threading.Event()
+    results.remember(sent.set)
+    results.doubt()
+    thread = threading.Thread(target=results.until_stopped, args=(stop,), daemon=True)
+    thread.start()
+    assert sent.wait(30 * LOOK_S)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
