@@ -79,6 +79,48 @@ def test_nothing_is_privileged_and_parts_get_the_time_that_they_need_to_end(serv
         assert seconds == PARTS[name.removesuffix("er")] + drain + MARGIN_S, name
 
 
+@pytest.mark.parametrize(
+    ("host", "data", "says", "does"),
+    [
+        ("one", {}, "", "docker-entrypoint.sh postgres"),
+        ("two", {}, "f", "pg_basebackup docker-entrypoint.sh postgres"),
+        ("two", {"PG_VERSION": "16", "standby.signal": ""}, "f", "docker-entrypoint.sh postgres"),
+        ("two", {"PG_VERSION": "16"}, "t", "docker-entrypoint.sh postgres"),  # promoted; one is its copy
+        ("one", {"PG_VERSION": "16"}, "", "docker-entrypoint.sh postgres"),  # two is away
+        ("one", {"PG_VERSION": "16"}, "f", ""),  # two was promoted meanwhile
+    ],
+)
+def test_postgresql_starts_as_what_it_is_and_never_beside_another_primary(
+    services: dict[str, Any], tmp_path: Path, host: str, data: dict[str, str], says: str, does: str
+) -> None:
+    """With programs that only say that they were called."""
+    programs, folder, log = tmp_path / "bin", tmp_path / "data", tmp_path / "log"
+    programs.mkdir()
+    folder.mkdir()
+    for name, text in data.items():
+        (folder / name).write_text(f"{text}\n")
+    called = f'#!/bin/sh\nfor word in "${{0##*/}}" "$@"; do printf "%s " "$word"; done >> {log}\n'
+    for name in ("docker-entrypoint.sh", "pg_basebackup"):
+        (programs / name).write_text(called)
+    (programs / "psql").write_text(f"#!/bin/sh\necho {says}\n" if says else "#!/bin/sh\nexit 2\n")
+    for one in programs.iterdir():
+        one.chmod(0o755)
+    service = services["postgres"]
+    environment = {
+        **service["environment"],
+        "GRADER_ADDRESS": HOSTS[f"GRADER_{host.upper()}"],
+        "PGDATA": str(folder),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+    words = [word.replace("$$", "$") for word in service["command"]]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    said = log.read_text().split(" ") if log.exists() else []
+    assert [word for word in said if word in (*does.split(), "pg_basebackup", "postgres")] == does.split()
+    assert (done.returncode == 0) == bool(does)
+    if not does:
+        assert "10.213.79.2 is the primary" in done.stderr
+
+
 # --- the scripts of the file, run ---------------------------------------------------------------------
 
 
