@@ -19,6 +19,7 @@ from flask.sessions import SecureCookieSessionInterface
 from sqlalchemy import func, select
 
 from bench.pages import dataset
+from bench.pages.school import Size
 from bench.proxies import Places, Proxy, make_certificate
 from bench.router.processes import Processes
 from cli.dev.embedded_redis import RedisProcess, free_port, start_redis
@@ -187,7 +188,7 @@ def opened(folder: Path, people: int, hosts: int, proxy: str, database: str) -> 
 def _enrol(school: School, people: int) -> None:
     """Students who are signed in already, and an assignment."""
     with school.store.write() as session:
-        made = dataset.add_people(session, dataset.Size(students=people, assignments=1))
+        made = dataset.add_people(session, Size(students=people, assignments=1))
         school.students, school.assignment = made.students, made.assignments[0]
         app = Flask("cookies")
         app.secret_key = SECRET_KEY

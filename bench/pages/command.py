@@ -48,6 +48,7 @@ def _walk(
 ) -> tuple[dict[str, object], list[str]]:
     from app import Services, create_app
     from bench.pages import dataset, page_times
+    from bench.pages.school import Size
     from cli.servers.http import settle
     from grading.broker.dispatch import open_dispatch
     from grading.config.settings import parse
@@ -56,7 +57,7 @@ def _walk(
     schema.upgrade(database)
     store = Store(database)
     began = time.monotonic()
-    made = dataset.make(store, dataset.Size(submissions=submissions, audit=submissions))
+    made = dataset.make(store, Size(submissions=submissions, audit=submissions))
     dataset.add_activity(store, made, min(submissions // 50, 300))
     click.echo(f"Created {submissions} submissions in {time.monotonic() - began:.0f} s.", err=True)
     with start_redis(folder / "redis") as redis:

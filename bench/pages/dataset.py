@@ -5,15 +5,16 @@ The product's own functions make one submission; SQL copies it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, func, insert, select, text
 from sqlalchemy.orm import Session
 
+from bench.pages.copies import copy_submissions
+from bench.pages.school import School, Size
 from grading.documents import SubmittedFiles, UploadedFile, read, set_apart
 from grading.documents.limits import Limits
 from grading.domain.document import Document, Location
@@ -42,43 +43,34 @@ WORDS = "The data is read once, looked at before anything else, and the missing 
 STAFF = ("admin", "teacher", "grader")
 
 
-@dataclass(frozen=True)
-class Size:
-    """How large the school is."""
-
-    students: int = 300
-    assignments: int = 20
-    submissions: int = 100_000
-    state: str = "graded"
-    """Of all rounds: graded or queued."""
-    audit: int = 0
-    """Rows of the audit beside."""
-
-
-@dataclass(frozen=True)
-class School:
-    """What there is, by numbers."""
-
-    course: int
-    assignments: Sequence[int]
-    students: Sequence[int]
-    staff: Mapping[str, int]
-
-
 def make(store: Store, size: Size) -> School:
     """Fill an empty, migrated database."""
     with store.write() as session:
         school = add_people(session, size)
         first = _first(session, school, size)
-        _copy_submissions(session, school, first, size)
+        copy_submissions(session, school, first, size)
     if store.engine.dialect.name == "postgresql":
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("vacuum analyze"))
     return school
 
 
+def find(session: Session) -> School | None:
+    """The school that was made in this database before; None where there is none."""
+    course = session.scalar(select(tables.Course.id).where(tables.Course.slug == COURSE))
+    if course is None:
+        return None
+    of_it = select(tables.Assignment.id).where(tables.Assignment.course_id == course)
+    assignments = session.scalars(of_it.order_by(tables.Assignment.id)).all()
+    version = select(tables.RubricVersion.id).where(tables.RubricVersion.assignment_id == assignments[0])
+    known = select(tables.Identity.user_id).where(tables.Identity.provider == "local")
+    staff = {name: session.scalars(known.where(tables.Identity.subject == name)).one() for name in STAFF}
+    theirs = known.where(tables.Identity.subject.not_in(STAFF)).order_by(tables.Identity.user_id)
+    return School(course, assignments, session.scalars(theirs).all(), staff, session.scalars(version).one())
+
+
 def add_people(session: Session, size: Size) -> School:
-    """People, a course and its assignments in an empty database, without submissions."""
+    """People, courses and their assignments in an empty database, without submissions."""
     rubric = Rubric(
         criteria=tuple(
             Criterion(
@@ -87,34 +79,75 @@ def add_people(session: Session, size: Size) -> School:
             for n in range(CRITERIA)
         )
     )
-    made = []
     for number in range(size.assignments):
         new = NewVersion(
             f"hw{number}", f"Homework {number + 1}", "python", "after_review", f"d{number}", rubric
         )
-        made.append(versions.import_version(session, COURSE, new)[0].id)
-    course = versions.find_or_create_course(session, COURSE).id
+        versions.import_version(session, COURSE, new)
+    courses, assignments, known = _copied_courses(session, size.courses)
     staff = {}
     for name, role in zip(STAFF, (None, "instructor", "grader"), strict=True):
         user = users.find_user(session, "local", name) or users.create_user(session, name, name=name)
         user.administrator, staff[name] = name == "admin", user.id
         if role:
-            users.enrol(session, user.id, course, role)
+            for course in courses[:: size.courses // size.each]:
+                users.enrol(session, user.id, course, role)
     moment = now(session)
     people = [
-        tables.User(name=f"Student {n:04d}", email=f"s{n}@school.example", created_at=moment)
+        {"name": f"Student {n:04d}", "email": f"s{n}@school.example", "created_at": moment}
         for n in range(size.students)
     ]
-    session.add_all(people)
-    session.flush()
-    for number, user in enumerate(people):
-        session.add(tables.Identity(user_id=user.id, provider="local", subject=f"s{number:04d}"))
-        session.add(tables.Membership(user_id=user.id, course_id=course, role="student"))
-    session.flush()
-    students = [user.id for user in people]
-    for numbers in (students, made):
+    added = insert(tables.User).returning(tables.User.id, sort_by_parameter_order=True)
+    students = list(session.scalars(added, people))
+    known_as = [
+        {"user_id": user_id, "provider": "local", "subject": f"s{number:04d}"}
+        for number, user_id in enumerate(students)
+    ]
+    session.execute(insert(tables.Identity), known_as)
+    apart = size.courses // size.each
+    members = [
+        {"user_id": user_id, "course_id": course, "role": "student"}
+        for number, user_id in enumerate(students)
+        for course in courses[number % apart :: apart]
+    ]
+    session.execute(insert(tables.Membership), members)
+    for numbers in (students, courses, assignments, known):
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "the database was not empty"
-    return School(course, made, students, staff)
+    return School(courses[0], assignments[: size.assignments], students, staff, known[0])
+
+
+def _copied_courses(session: Session, count: int) -> tuple[list[int], list[int], list[int]]:
+    """Ids of courses, assignments and rubric versions, when there are so many courses like the only one."""
+
+    def rows(table: Any) -> list[dict[str, Any]]:
+        listed = session.execute(select(table.__table__).order_by(table.id)).mappings()
+        return [dict(row) for row in listed]
+
+    (course,), assignments, known = (
+        rows(table) for table in (tables.Course, tables.Assignment, tables.RubricVersion)
+    )
+    ids, each = course["id"], len(assignments)
+    first, version = assignments[0]["id"], known[0]["id"]
+    for place in range(1, count):
+        more = {**course, "id": ids + place, "slug": f"{COURSE}{place}"}
+        session.execute(insert(tables.Course), [more])
+        moved = [{**row, "id": row["id"] + place * each, "course_id": ids + place} for row in assignments]
+        session.execute(insert(tables.Assignment), moved)
+        of_them = [
+            {**row, "id": row["id"] + place * each, "assignment_id": row["assignment_id"] + place * each}
+            for row in known
+        ]
+        session.execute(insert(tables.RubricVersion), of_them)
+    if session.get_bind().dialect.name == "postgresql":
+        for table in ("courses", "assignments", "rubric_versions"):
+            newest = f"(select max(id) + 1 from {table})"  # noqa: S608 - named here
+            session.execute(text(f"select setval(pg_get_serial_sequence('{table}', 'id'), {newest})"))
+    total = count * each
+    return (
+        list(range(ids, ids + count)),
+        list(range(first, first + total)),
+        list(range(version, version + total)),
+    )
 
 
 def _first(session: Session, school: School, size: Size) -> str:
@@ -127,6 +160,8 @@ def _first(session: Session, school: School, size: Size) -> str:
     assert round_ is not None
     moment = now(session)
     round_.state, round_.prepared_at = size.state, moment
+    if size.full is not None:
+        round_.prepared = {"documents": [one.model_dump(mode="json") for one in content.documents]}
     session.add_all(_answers(content.documents, round_))
     done = size.state == RoundState.GRADED
     round_.dispatched_at = round_.finished_at = moment if done else None
@@ -202,129 +237,6 @@ def report() -> Report:
         analysis=AnalysisOutput(judgements=(), summary=WORDS * 2, findings=findings, suggestions=advice),
         feedback=told, stages={"analysis": origin, "feedback": origin},
     )  # fmt: skip
-
-
-def _copy_submissions(session: Session, school: School, first: str, size: Size) -> None:
-    """Submission `i` is of student i % students, for assignment (i / students) % assignments."""
-    each, rounds = size.students * size.assignments, tables.Round.__table__
-    base = session.scalar(select(rounds.c.id).where(rounds.c.submission_id == first))
-    order = Copies(session, size.submissions)
-    student = f"{school.students[0]} + i % {size.students}"
-    hours = order.before("created_at", f"({size.submissions} - i)")
-    mine = {"submission_id": order.id("a")}
-    order.copy(
-        tables.Submission.__table__, f"base.id = '{first}'",
-        {
-            "id": order.id("a"), "student_id": student, "submitted_by": student, "created_at": hours,
-            "assignment_id": f"{school.assignments[0]} + (i / {size.students}) % {size.assignments}",
-            "number": f"i / {each} + 1",
-        },
-    )  # fmt: skip
-    order.copy(
-        tables.SubmissionFile.__table__, f"base.submission_id = '{first}'", {"submission_id": order.id("a")}
-    )
-    assignment = f"{school.assignments[0]} + (i / {size.students}) % {size.assignments}"
-    version = f"(select v.id from rubric_versions v where v.assignment_id = {assignment})"  # noqa: S608 - numbers
-    order.copy(
-        rounds, f"base.id = '{base}'",
-        {
-            **mine, "id": order.id("b"), "student_id": student, "rubric_version_id": version, "line": "i",
-            "created_at": hours,
-            "finished_at": hours if size.state == "graded" else "null",
-        },
-    )  # fmt: skip
-    of_it = {"round_id": order.id("b")}
-    order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'", of_it)
-    # the answers of one class have forty keys
-    answer = {**of_it, **mine, "assignment_id": assignment, "key": f"base.key || (i % {size.students}) % 40"}
-    order.copy(tables.Answer.__table__, f"base.round_id = '{base}'", answer)
-    if size.state == "graded":
-        _copy_grades(order, base, size)
-    if size.audit:
-        _copy_audit(session, school, size)
-    _take_away(session, first)
-
-
-def _copy_grades(order: Copies, base: str | None, size: Size) -> None:
-    """What a graded round has besides: runs, and a grade that is released, of the newest one in three."""
-    of_it, mine = {"round_id": order.id("b")}, {"submission_id": order.id("a")}
-    hours = order.before("created_at", f"({size.submissions} - i)")
-    earlier = f"i < {size.submissions} - {size.students * size.assignments}"
-    kind = "(case when base.stage = 'analysis' then 'c' else 'd' end)"
-    order.copy(
-        tables.Run.__table__, f"base.round_id = '{base}'",
-        {
-            **of_it, "id": order.id(kind, text_=False),
-            "finished_at": order.before("finished_at", f"({size.submissions} - i)"),
-        },
-    )  # fmt: skip
-    order.copy(
-        tables.Grade.__table__, f"base.round_id = '{base}'",
-        {
-            **of_it, **mine, "id": "i + 10", "final_points": "(i * 7919) % 61",
-            "points": "(i * 7919) % 61", "held": "i % 50 = 0", "created_at": hours,
-            "released_at": f"case when {earlier} or i % 3 = 0 then base.released_at end",
-        },
-    )  # fmt: skip
-
-
-def _copy_audit(session: Session, school: School, size: Size) -> None:
-    row = tables.Audit(
-        at=now(session), actor=f"user:{school.staff['teacher']}", action="grade.view", object="submission:x",
-        course_id=school.course, detail={"how": "page"},
-    )  # fmt: skip
-    session.add(row)
-    session.flush()
-    order = Copies(session, size.audit)
-    about = f"'submission:' || {order.id('a')}"
-    order.copy(
-        tables.Audit.__table__, f"base.id = {row.id}",
-        {"id": f"i + {row.id + 1}", "at": order.before("at", f"({size.audit} - i)"), "object": about},
-    )  # fmt: skip
-
-
-def _take_away(session: Session, first: str) -> None:
-    """The one that was copied: its course counts what is there."""
-    from grading.store.privacy.deletion import delete_submissions
-
-    delete_submissions(session, [first])
-    if session.get_bind().dialect.name == "postgresql":
-        for table in ("grades", "audit"):
-            newest = f"(select max(id) + 1 from {table})"  # noqa: S608 - named here
-            session.execute(text(f"select setval(pg_get_serial_sequence('{table}', 'id'), {newest})"))
-
-
-class Copies:
-    """Rows of a table made of one or several of it; `i` counts from 0."""
-
-    def __init__(self, session: Session, count: int) -> None:
-        self._session, self._count = session, count
-        self._postgresql = session.get_bind().dialect.name == "postgresql"
-
-    def id(self, mark: str, *, text_: bool = True) -> str:
-        """SQL for 32 letters and digits, the first of which is the mark."""
-        first = f"'{mark}'" if text_ else mark
-        if self._postgresql:
-            return f"{first} || lpad(i::text, 31, '0')"
-        return f"{first} || printf('%031d', i)"
-
-    def before(self, column: str, seconds: str) -> str:
-        """SQL for so many minutes before a moment of the row."""
-        if self._postgresql:
-            return f"base.{column} - {seconds} * interval '1 minute'"
-        return f"strftime('%Y-%m-%d %H:%M:%f', base.{column}, '-' || {seconds} || ' minutes') || '000'"
-
-    def copy(self, table: Any, which: str, values: Mapping[str, str]) -> None:
-        """All columns as they are but these, which are SQL."""
-        names = [column.name for column in table.columns]
-        wanted = ", ".join(values.get(name, f'base."{name}"') for name in names)
-        listed = ", ".join(f'"{name}"' for name in names)
-        statement = (
-            f"insert into {table.name} ({listed}) "  # noqa: S608 - made here, of nobody's input
-            f"with recursive n(i) as (select 0 union all select i + 1 from n where i < {self._count - 1}) "
-            f"select {wanted} from n, {table.name} base where {which}"
-        )
-        self._session.execute(text(statement.replace("::text", "\\:\\:text")))
 
 
 def counted(session: Session) -> int:

@@ -15,11 +15,14 @@ from flask.testing import FlaskClient
 from sqlalchemy import event
 from werkzeug.routing import Rule
 
-from bench.pages.dataset import School, url_arguments
+from bench.pages.dataset import url_arguments
+from bench.pages.school import School
 from grading.store import Store, tables
 from grading.store.accounts import sessions, users
 
 ROLES = ("student", "teacher", "admin")
+EVERYBODY = ("student", "grader", "teacher", "admin")
+"""Also who grades: sees what the teacher sees, but for settings."""
 NO_PAGES = (
     "static",
     "bootstrap.static",
@@ -63,16 +66,15 @@ class PageTime:
 class PageTimer:
     """Asks for all pages of an app."""
 
-    def __init__(self, app: Flask, store: Store, school: School) -> None:
-        self.app, self.store, self.school = app, store, school
+    def __init__(self, app: Flask, store: Store, school: School, roles: Sequence[str] = ROLES) -> None:
+        self.app, self.store, self.school, self.roles = app, store, school, roles
         self.left_out: set[str] = set()
         """Pages with an argument that nothing stands for; say what it is in `url_arguments`."""
         app.config["RATELIMIT_ENABLED"] = False
         with store.read() as session:
             self.ids = url_arguments(session, school)
-        staff = {name: school.staff[name] for name in ("teacher", "admin")}
-        whom = {"student": school.students[0], **staff}
-        self.clients = {role: self._client(user) for role, user in whom.items()}
+        whom = {"student": school.students[0], **school.staff}
+        self.clients = {role: self._client(whom[role]) for role in roles}
 
     def pages(self) -> Iterator[tuple[str, str]]:
         """Endpoint and address of each, exports left out."""
@@ -91,7 +93,7 @@ class PageTimer:
         """(endpoint, role) -> status, and queries: of a page when it is asked for the second time."""
         found = {}
         for endpoint, url in self.pages():
-            for role in ROLES:
+            for role in self.roles:
                 for _ in range(2):
                     with counted(self.store) as said:
                         status = self.ask(role, url)
@@ -100,17 +102,18 @@ class PageTimer:
                 found[endpoint, role] = status, len(said)
         return found
 
-    def timed(self, times: int, most_s: float, only: str = "") -> Iterator[PageTime]:
+    def timed(self, times: int, most_s: float, only: str = "", turns: int = ROUNDS) -> Iterator[PageTime]:
         """Each page so many times, or for so long, in turns with all others."""
         mine: dict[tuple[str, str], list[float]] = {}
         asked = [
-            (endpoint, url, role) for endpoint, url in self.pages() if only in endpoint for role in ROLES
+            (endpoint, url, role) for endpoint, url in self.pages() if only in endpoint for role in self.roles
         ]
-        first = {(endpoint, role): self._first(role, url) for endpoint, url, role in asked}
-        for _ in range(ROUNDS):
+        few = min(WARM_UP, times)
+        first = {(endpoint, role): self._first(role, url, few) for endpoint, url, role in asked}
+        for _ in range(turns if times else 0):
             for endpoint, url, role in asked:
                 if first[endpoint, role][0] == HTTPStatus.OK:
-                    found = self._times(role, url, max(1, times // ROUNDS), most_s / ROUNDS)
+                    found = self._times(role, url, max(1, times // turns), most_s / turns)
                     mine.setdefault((endpoint, role), []).extend(found)
         for (endpoint, role), (status, queries) in first.items():
             looks = mine.get((endpoint, role), [])
@@ -118,12 +121,12 @@ class PageTimer:
             p50, p95 = (round(1000 * one, 2) for one in spread)
             yield PageTime(endpoint, role, status, queries, p50, p95)
 
-    def _first(self, role: str, url: str) -> tuple[int, int]:
+    def _first(self, role: str, url: str, times: int) -> tuple[int, int]:
         """Status and queries, when all is warm."""
-        for _ in range(WARM_UP):
-            status = self.ask(role, url)
-        with counted(self.store) as said:
+        for _ in range(times):
             self.ask(role, url)
+        with counted(self.store) as said:
+            status = self.ask(role, url)
         return status, len(said)
 
     def ask(self, role: str, url: str) -> int:

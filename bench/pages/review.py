@@ -26,6 +26,7 @@ from bench.pages import dataset, review_class
 from bench.pages.command import CONFIG
 from bench.pages.review_class import CRITERIA, Levels, Program
 from bench.pages.review_ways import WAYS, Hands
+from bench.pages.school import Size
 from cli.dev.embedded_redis import start_redis
 from cli.servers.http import settle
 from grading.broker.dispatch import open_dispatch
@@ -123,7 +124,7 @@ def _measured(
 
     schema.upgrade(database)
     store = Store(database)
-    school = dataset.make(store, dataset.Size(submissions=submissions))
+    school = dataset.make(store, Size(submissions=submissions))
     assignment_id, levels = review_class.add_class(store, school, programs)
     if "group" in ways:
         review_class.add_answers(store, assignment_id)

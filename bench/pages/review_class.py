@@ -13,7 +13,8 @@ from typing import Any
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from bench.pages.dataset import COURSE, WORDS, School
+from bench.pages.dataset import COURSE, WORDS
+from bench.pages.school import School
 from grading.documents import UploadedFile, read
 from grading.documents.limits import Limits
 from grading.domain.evidence import CheckOutcome

@@ -16,6 +16,7 @@ def benchmarks() -> Sections:
             "term": "bench.term:command",
             "pages": "bench.pages.command:command",
             "deadline": "bench.deadline.command:command",
+            "years": "bench.years.command:command",
             "review": "bench.pages.review:command",
             "engines": "bench.engines.command:command",
             "batches": "bench.batches.command:command",

@@ -83,7 +83,7 @@ class Sweeper:
 
     def step(self) -> None:
         """One sweep. Whatever is away now is tried again at the next; no part stops the others."""
-        for part in self._parts():
+        for part in self.parts():
             try:
                 part()
             except AWAY as error:
@@ -94,7 +94,8 @@ class Sweeper:
             except Exception:
                 log.exception("a step of the sweep failed; the other steps continue")
 
-    def _parts(self) -> tuple[Callable[[], None], ...]:
+    def parts(self) -> tuple[Callable[[], None], ...]:
+        """What a sweep consists of, in order."""
         return (
             self._repair_redis,
             self._load_scripts,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from app import Services
-from bench.pages.dataset import Size, add_activity, make
+from bench.pages.dataset import add_activity, make
 from bench.pages.page_times import PageTimer, grown
+from bench.pages.school import Size
 from grading.store import Store
 from grading.store.learning_platforms import all_tables
 from tests.integration.webapp import FakeDispatch, configuration, make_app
