@@ -138,8 +138,7 @@ def _messages(kind: str, before: datetime) -> Any:
         )
     if kind == "sent messages":
         return select(SentMessage.id).where(SentMessage.at < before)
-    # announcements of rounds go with their submission: a round may be set going again
-    return select(Outbox.id).where(Outbox.done_at < before, Outbox.kind != "prepare")
+    return select(Outbox.id).where(Outbox.done_at < before)
 
 
 def _open_rounds() -> ColumnElement[bool]:

@@ -149,7 +149,9 @@ def _begin_again(session: Session, current: LockedRound) -> list[str]:
     if all(stage.state == StageState.WAITING for stage in current.stages.values()):
         # it could not be prepared; perhaps this version can
         set_round(session, current.id, state=RoundState.RECEIVED, **under_way)
-        outbox.reopen(session, "prepare", current.id)
+        # retention removes announcements that were sent
+        if not outbox.reopen(session, "prepare", current.id):
+            outbox.add(session, "prepare", current.id, {})
         return []
     set_round(session, current.id, state=RoundState.RUNNING, **under_way)
     dead = [name for name, stage in current.stages.items() if stage.state == StageState.DEAD]

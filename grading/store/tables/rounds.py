@@ -30,6 +30,12 @@ QUEUED: Mapping[str, Any] = {
 }
 
 
+TO_STRIP: Mapping[str, Any] = {
+    "sqlite_where": text("prepared is not null"),
+    "postgresql_where": text("prepared is not null"),
+}
+
+
 TO_REVIEW: Mapping[str, Any] = {
     "sqlite_where": text("released_at is null and reviewed_at is null"),
     "postgresql_where": text("released_at is null and reviewed_at is null"),
@@ -110,6 +116,8 @@ class Round(Base):
         Index("queued_of_student", "priority", "course_id", "student_id", "queue_turn", **QUEUED),
         # holds all that measures need: the rows are large
         Index("rounds_by_end", "finished_at", "state", "priority", "created_at"),
+        # what retention has still to strip, whatever it has ever stripped
+        Index("rounds_to_strip", "finished_at", **TO_STRIP),
     )
 
 

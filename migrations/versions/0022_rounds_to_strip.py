@@ -1,0 +1,24 @@
+"""Rounds that retention has still to strip, found without reading those of all years
+
+Revision: 0022_since_0002
+Before it: 0021_since_0002
+"""
+
+from alembic import op
+
+from migrations import online
+
+revision = "0022_since_0002"
+down_revision = "0021_since_0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """To this revision."""
+    online.create_index("rounds_to_strip", "rounds", ["finished_at"], where="prepared is not null")
+
+
+def downgrade() -> None:
+    """To the one before it."""
+    op.drop_index("rounds_to_strip", "rounds")
