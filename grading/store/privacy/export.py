@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -75,6 +75,8 @@ from grading.store.tables import (
 from grading.store.tables.assignments import SAMPLE
 from grading.store.trust import human_marks
 
+AT_ONCE = 20
+"""Rows that are read at once: one may hold a whole work."""
 SECRET = {
     *("users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"),
     *("second_factors.salt", "recovery_codes.hash"),
@@ -103,13 +105,12 @@ copy of the same files together with those of others; it is not part of this.
 def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> dict[str, int]:
     """Write the zip and an audit row; returns the number of rows by table."""
     student = _own_work_only(session, student)
-    data = {table.__tablename__: list(rows) for table, rows in _rows(session, student)}
-    counts = {name: len(rows) for name, rows in data.items() if rows}
     folders = _folders(session, student)
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", README)
         head = {"student": student.name, "exported_at": now(session).isoformat()}
-        archive.writestr("data.json", json.dumps({**head, **data}, indent=2, ensure_ascii=False))
+        with archive.open("data.json", "w", force_zip64=True) as data:
+            counts = _write_rows(data, head, _rows(session, student))
         for row in _in(session, SubmissionFile, SubmissionFile.submission_id, student.submissions):
             folder = folders[row.submission_id]
             archive.writestr(f"submissions/{folder}/{_within(row.path)}", load_blob(session, row.sha256))
@@ -117,6 +118,25 @@ def write_export(session: Session, student: Student, to: IO[bytes], by: str) -> 
             name = f"reports/{folders[grade.submission_id]}-{grade.round_id[:8]}.md"
             archive.writestr(name, _report(grade, folders[grade.submission_id]))
     write_audit(session, by, "student.export", student.name, counts)
+    return counts
+
+
+def _write_rows(
+    to: IO[bytes], head: Mapping[str, str], found: Iterable[tuple[type[Base], Iterator[dict[str, Any]]]]
+) -> dict[str, int]:
+    """Write one JSON object, row by row: somebody's rows of all years need not fit into memory."""
+    counts: dict[str, int] = {}
+    to.write(json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}").encode())
+    for table, rows in found:
+        to.write(f',\n  "{table.__tablename__}": ['.encode())
+        count = 0
+        for count, row in enumerate(rows, 1):
+            text = json.dumps(row, indent=2, ensure_ascii=False).replace("\n", "\n    ")
+            to.write(f"{',' if count > 1 else ''}\n    {text}".encode())
+        to.write(b"\n  ]" if count else b"]")
+        if count:
+            counts[table.__tablename__] = count
+    to.write(b"\n}")
     return counts
 
 
@@ -187,7 +207,7 @@ def _in(session: Session, table: type[Any], column: Any, ids: Iterable[Any]) -> 
     if table is Round:
         query = query.options(undefer(Round.prepared))
     for some in chunks(list(ids)):
-        yield from session.scalars(query.where(column.in_(some)))
+        yield from session.scalars(query.where(column.in_(some)).execution_options(yield_per=AT_ONCE))
 
 
 def _mentioned(session: Session, student: Student) -> Iterator[Outbox]:
