@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,8 +47,8 @@ class FaultyS3:
 
 
 @contextmanager
-def faulty_s3() -> Iterator[FaultyS3]:
-    """Run the server."""
+def faulty_s3(tls: ssl.SSLContext | None = None) -> Iterator[FaultyS3]:
+    """Run the server, with HTTPS if `tls` is given."""
     state = FaultyS3()
 
     class Handler(BaseHTTPRequestHandler):
@@ -115,6 +116,9 @@ def faulty_s3() -> Iterator[FaultyS3]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        state.url = f"https://localhost:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

@@ -3,7 +3,8 @@
 They hold rules that are the same on both. PostgreSQL refuses more and lets more happen at once, so
 `make test` has them there. What SQLite alone would break it finds elsewhere: nearly all pages and the API
 are tested on SQLite (tests/integration/webapp.py), the systems of tests/faults and tests/e2e grade on it;
-integration/store, privacy/test_backup.py, server/test_outbox.py and grades/test_grades_intact.py have both.
+the others in integration/store, privacy/test_backup.py, server/test_outbox.py and
+grades/test_grades_intact.py have both.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ FILES = tuple(
         "server/test_sweeper",
         "similarity/test_pages",
         "statistics/test_pages",
+        "store/test_object_store",
         "submissions/test_submit_pages",
         "submissions/test_waiting_pages",
         "trust/test_confidence",

@@ -24,7 +24,7 @@ from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import FilesUnavailable
 from grading.store import Store, blob_moves, open_store, schema
 from grading.store.blobs import load_blob
-from grading.store.object_store import ObjectStore
+from grading.store.object_store import PIECE_BYTES, ObjectStore
 from grading.store.privacy.deletion import delete_submissions
 from grading.store.submissions.intake import IncomingSubmission, accept_submission
 from grading.store.tables import Blob, UnusedObject
@@ -129,7 +129,8 @@ def test_the_commands(tmp_path: Path, moto: Moto, url: str, grader: Grader) -> N
     with closing(open_store(load(tmp_path / "config.toml", os.environ))) as store:
         assignment, student = add_assignment(store), add_student(store)
         contents = [random.Random(number).randbytes(SIZE) for number in range(100)]
-        sent = [send(store, assignment, student, content) for content in contents]
+        for content in contents:
+            send(store, assignment, student, content)
         send(store, assignment, student, b"small")
         assert "to move there: 100 files" in grader(*config, "files", "status").out
         assert "100 files, 6.7 MiB." in grader(*config, "files", "to-store").out
@@ -152,8 +153,12 @@ def test_the_commands(tmp_path: Path, moto: Moto, url: str, grader: Grader) -> N
                     if name != blob_moves.sha256_of(one)]  # fmt: skip
         assert back == [True] * 99
         assert grader(*config, "files", "unknown").out == "Unknown: 0 objects.\n"
-        with store.write() as session:
-            delete_submissions(session, sent)
+        # one that is written and read in pieces, and erased at once
+        configured(tmp_path, moto)
+        send(store, assignment, student, random.Random(100).randbytes(3 * PIECE_BYTES + 1))
+        assert "100 files, 30.6 MiB" in grader(*config, "files", "to-store").out
+        erased = grader(*config, "erase", "s1", "--yes", "--without-redis").out
+        assert "Deleted from the object store: 101 objects." in erased
         due(store)
         while blob_moves.delete_objects(store, objects):
             pass

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
+import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import obstore
 import pytest
@@ -27,7 +30,9 @@ from grading.store.tables import Blob, SubmissionFile, UnusedObject, UploadFile
 from tests.support.aging import Fresh
 from tests.support.factories import add_assignment, add_student, document, submit
 from tests.support.object_stores import LARGE, FaultyS3, faulty_s3, in_memory
+from tests.support.redis_servers import certificates
 from tests.support.services import SqliteDatabases
+from workers.server.file_mover import FileMover
 
 LARGE_TEXT = "# " + "y" * LARGE
 
@@ -104,6 +109,16 @@ def test_large_files_of_submissions_move_and_come_back(store: Store) -> None:
     age(store, timedelta(days=7, seconds=1))
     assert blob_moves.delete_objects(store, objects) == 1
     assert not keys_in(objects)
+
+
+def test_one_sweeper_at_a_time_moves_files(store: Store) -> None:
+    _, name = large(store)
+    movers = [FileMover(cast(Any, SimpleNamespace(store=store))) for _ in range(2)]
+    assert [one.step(objects_of(store)).blobs for one in movers] == [1, 0]
+    assert key_of(store, name) is not None
+    large(store, LARGE_TEXT + "z", "s2")
+    store.clock_offset_s = 5
+    assert movers[1].step(objects_of(store)).blobs == 1
 
 
 def test_what_was_deleted_in_sql_is_deleted_there_and_shared_files_stay(store: Store) -> None:
@@ -358,6 +373,19 @@ def test_a_store_that_fails_is_away_and_is_left_alone_for_a_while(server: Faulty
     assert len(server.requests) == asked
     objects.clock = lambda: float("inf")
     assert objects.get(KEY, NAME, len(BYTES)) == BYTES
+
+
+def test_a_certificate_of_the_school_is_trusted_where_it_is_named(tmp_path: Path) -> None:
+    made = certificates(tmp_path / "tls")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    with faulty_s3(context) as server:
+        with pytest.raises(FilesUnavailable):
+            server.open().put(KEY, BYTES)
+        assert not server.objects
+        objects = server.open(ca_file=str(made.ca))
+        objects.put(KEY, BYTES)
+        assert objects.get(KEY, NAME, len(BYTES)) == BYTES
 
 
 @pytest.mark.parametrize("fault", ["wrong", "gone", "shorter"])
