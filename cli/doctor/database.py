@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from cli.doctor.finding import Finding, Installation, disk, failure, ok, size, warning
+from cli.doctor.replication import diagnose_replication
 from cli.output import counted
 from grading.broker.connections import connect
 from grading.broker.dispatch import AWAY
@@ -80,6 +81,7 @@ def _look(installation: Installation, store: Store, file: Path | None, redis: bo
     yield ok("database", f"{facts.kind} {facts.version}")
     yield _tables(at)
     yield from _fit(installation, facts, file)
+    yield from diagnose_replication(installation, store)
     yield from _clocks(installation, ahead_s, redis)
     if schema.fit_of(at) in ("same", "newer"):
         with store.read() as session:

@@ -57,6 +57,10 @@ class Bounds:
     certificate_days: float = 14.0
     backup_s: float = 36 * 3600.0
     """An older newest back-up is a warning: one of a night was left out."""
+    replica_bytes: float = 64e6
+    """Log that a replica may be behind."""
+    slot_bytes: float = 4e9
+    """Log that is kept for a replica."""
     patience_s: float = 60.0
     """For one token of each model."""
 

@@ -70,11 +70,13 @@ class Node:
                  "-E", "UTF8", "--no-locale", "--no-sync")  # fmt: skip
         with (self.data / "pg_hba.conf").open("a") as rules:
             rules.write("host replication all 127.0.0.1/32 md5\n")
+        with (self.data / "postgresql.conf").open("a") as settings:
+            settings.write("include 'grader.conf'\n")
 
     def copy(self, source: Node) -> None:
         """Become a replica of another, with a slot there."""
         slot = ("-C", "-S", self.name)
-        self.run("pg_basebackup", "-D", self.data, "-d", source.conninfo, "-X", "stream", "-R", *slot,
+        self.run("pg_basebackup", "-D", self.data, "-d", source.conninfo, "-X", "stream", *slot,
                  "--checkpoint=fast", "--no-sync")  # fmt: skip
         self.follow(source)
 
@@ -95,11 +97,7 @@ class Node:
 
     def start(self, *, wait: bool = True) -> None:
         """Start it and wait until it answers."""
-        lines = {**SETTINGS, **self.settings, "port": str(self.port)}
-        lines["unix_socket_directories"] = f"'{self.folder}'"
-        text = "".join(f"{key} = {value}\n" for key, value in lines.items())
-        (self.data / "postgresql.auto.conf").write_text(text)
-        _give(self.data / "postgresql.auto.conf")
+        self.configure()
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [find_postgres() / "postgres", "-D", self.data],
@@ -108,6 +106,14 @@ class Node:
             )  # fmt: skip
         if wait:
             self.until("SELECT 1")
+
+    def configure(self) -> None:
+        """Write its settings, for the next start or reload."""
+        lines = {**SETTINGS, **self.settings, "port": str(self.port)}
+        lines["unix_socket_directories"] = f"'{self.folder}'"
+        file = self.data / "grader.conf"
+        file.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        _give(file)
 
     def kill(self) -> None:
         """kill -9 of all its processes: the end of the host."""
@@ -205,7 +211,7 @@ class Pair:
         """A commit waits until the replica has it on its disk."""
         # not at the replica: after its promotion it is alone, and would wait for nobody
         self.primary.settings["synchronous_standby_names"] = "'*'"
-        self.primary.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.primary.configure()
         self.primary.ask("SELECT pg_reload_conf()")
         self.until_streaming("sync")
 
@@ -277,7 +283,7 @@ def postgres_pair(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
         try:
             one.make()
             one.start(wait=False)
-            _create_database(one)
+            create_database(one)
             two.copy(one)
             two.start()
             pair = Pair(one, two)
@@ -290,7 +296,8 @@ def postgres_pair(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
                     node.kill()
 
 
-def _create_database(node: Node) -> None:
+def create_database(node: Node) -> None:
+    """The empty database `grader`, as soon as the server answers."""
     url = node.url.removesuffix("grader") + "postgres"
     end = time.monotonic() + PATIENCE_S
     while True:

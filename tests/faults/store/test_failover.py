@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import requests
 
+from grading.store.failover import SKIPPED_NUMBERS
 from tests.faults.harness.cluster import Cluster, cluster
 from tests.faults.harness.ledger import verdict
 from tests.faults.harness.machines import MachineSpec
@@ -147,3 +149,56 @@ def test_a_synchronous_replica_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_an_asynchronous_replica_loses_little_and_doubles_nothing(tmp_path: Path) -> None:
     play(tmp_path, ["killed", "cut off"] * 3, synchronous=False)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_what_a_replica_had_not_got_is_lost_alone_and_redis_that_knows_more_does_no_harm(
+    tmp_path: Path,
+) -> None:
+    """The replica is away while work goes on; then the primary dies and the replica is promoted as it is."""
+    with postgres_pair() as pair, cluster(tmp_path, MACHINES, pair.url) as running:
+        with under_way(running) as hand_ins:
+            hand_ins.until_more(30)
+            pair.until_streaming()
+            pair.replica.kill()
+            known = set(hand_ins.ids)
+            hand_ins.until_more(40)
+            last = pair.primary.ask("SELECT max(id) FROM users")
+            lag = pair.primary.ask(
+                "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) FROM pg_replication_slots"
+            )
+            pair.primary.kill()
+            pair.replica.start()
+            accepted = len(hand_ins.ids)
+            pair.promote()
+            hand_ins.until_more(30)
+            first = pair.primary.ask("SELECT min(id) FROM users WHERE id > %s", last)
+        until(lambda: not verdict(running.store, running.ledger).stuck, 180, "all end")
+        found = verdict(running.store, running.ledger)
+        print(f"\n{float(lag) / 1e6:.1f} MB of log behind: {found.row()}")
+        assert found.lost
+        assert not set(found.lost) & known
+        assert len(found.lost) <= accepted - len(known) + TOGETHER
+        assert first > last + SKIPPED_NUMBERS / 2, "a number was given to another person"
+        for one in found.lost[:5]:
+            answer = requests.get(
+                f"{running.ledger.url}/api/v1/submissions/{one}",
+                headers={"Authorization": f"Bearer {running.ledger.token}"},
+                timeout=30,
+            )
+            assert answer.status_code == 404
+        # who kept the work submits it again under the same key
+        again = {student: one for student, one in running.ledger.accepted.items() if one in found.lost}
+        running.submitted(list(again))
+        after = running.until_all_end(180)
+        print(f"submitted again: {after.row()}")
+        for one in (found, after):
+            assert not one.twice
+            assert not one.unexpected
+            assert not one.stuck
+        assert not after.lost
+        assert not running.deaths
+        assert not told(running)
+        ignored = (running.site.folder / "store.log").read_text().count("a result was ignored")
+        print(f"{ignored} results of lost rounds ignored")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from cli.doctor import broker, database, delivery, files, machines, server, successor
+from cli.doctor import broker, database, delivery, files, machines, replication, server, successor
 from cli.doctor.finding import Bounds, Finding, Installation, disk
 from cli.doctor.machines import REMEDIES
 from grading.broker.leases import Leases
@@ -31,6 +31,7 @@ from grading.shared.code_version import software
 from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.reporting.metrics import Open, Waiting
 from grading.store.reporting.operations import DatabaseFacts
+from grading.store.reporting.replication import Replica, Replication, Slot
 from tests.integration.cli import test_doctor
 from tests.support.object_stores import KEYS, faulty_s3
 from tests.support.redis_servers import acl_file, certificates, redis_server
@@ -267,6 +268,36 @@ def test_databases_that_are_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(database, "file_of", refuses)
     found += database.diagnose(many, redis=False)
     require(found, *DATABASE)
+
+
+REPLICATION: list[Row] = [
+    ("failure", "database hosts", "database_two_primaries", "b:1 is the primary", "stop the old primary"),
+    ("warning", "database hosts", "database_host_away", "b:1 is away", "rewind it"),
+    ("warning", "replica", "replica_missing", "none follows", "start the replica"),
+    ("failure", "replica", "replica_waited_for", "nothing can be stored", "stop waiting for it"),
+    ("warning", "replica two", "replica_behind", "asynchronous, catchup, 0.1 GB behind", "the network"),
+    ("warning", "replica three", "replica_hidden", "may not see", "GRANT pg_monitor"),
+    ("failure", "replication slot lost", "slot_lost", "is removed", "make the replica again"),
+    ("warning", "replication slot old", "slot_keeps_log", "9.0 GB of the log for nobody", "drop_replication"),
+    ("failure", "log archive", "archive_failing", "0001 could not be archived", "pgbackrest"),
+]
+
+
+def test_replicas_and_archives_that_are_not_well() -> None:
+    alone = Replication((), (), "", archives=False, failing="")
+    two = {"a:1": "primary", "b:1": "primary"}
+    found = [*replication._look(Bounds(), alone, two)]
+    found += replication._look(Bounds(), replace(alone, waits_for="*"), {"a:1": "primary", "b:1": "away"})
+    replicas = (Replica("two", "catchup", False, 10**8), Replica("three", None, False, None))
+    slots = (Slot("lost", False, 0, "lost"), Slot("old", False, 9 * 10**9, "extended"))
+    found += replication._look(Bounds(), Replication(replicas, slots, "", True, "0001"), {})
+    require(found, *REPLICATION)
+    well = Replication(
+        (Replica("two", "streaming", True, 0),), (Slot("two", True, 0, "reserved"),), "*", True, ""
+    )
+    said = [*replication._look(Bounds(), well, {"a:1": "primary", "b:1": "replica"})]
+    assert [one.level for one in said] == ["ok"] * 4
+    assert [*replication._look(Bounds(), alone, {})] == []
 
 
 # --- machines -----------------------------------------------------------------------------------------
@@ -512,6 +543,8 @@ HERE = (
     WENT,
     SAID,
     DATABASE,
+    REPLICATION,
+    REPLICATION,
     MACHINE,
     ROOM,
     WEIGHTS,

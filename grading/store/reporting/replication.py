@@ -1,0 +1,96 @@
+"""Replicas, slots and the archive of PostgreSQL's log, as the primary sees them; and each host's role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from grading.store.database import Store
+from grading.store.failover import hosts_of, parse_url
+
+_REPLICAS = text(
+    "select application_name, state, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) "
+    "from pg_stat_replication order by application_name"
+)
+_SLOTS = text(
+    "select slot_name, active, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), wal_status "
+    "from pg_replication_slots order by slot_name"
+)
+_ARCHIVE = text(
+    "select current_setting('archive_mode') <> 'off', last_failed_wal, "
+    "last_failed_time > coalesce(last_archived_time, '-infinity') from pg_stat_archiver"
+)
+_WAITS_FOR = text("select current_setting('synchronous_standby_names')")
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A server that follows; values are None where the database's user may not see them (`pg_monitor`)."""
+
+    name: str
+    state: str | None
+    synchronous: bool
+    behind_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What the primary keeps of its log for a replica."""
+
+    name: str
+    active: bool
+    kept_bytes: int
+    status: str
+    """`reserved`, `extended`, `unreserved` or `lost`, as PostgreSQL says; empty before its first use."""
+
+
+@dataclass(frozen=True)
+class Replication:
+    """All of it."""
+
+    replicas: tuple[Replica, ...]
+    slots: tuple[Slot, ...]
+    waits_for: str
+    """The setting `synchronous_standby_names`; empty: a commit waits for no replica."""
+    archives: bool
+    failing: str
+    """The piece of the log that could not be archived last, if none was archived since."""
+
+
+def load_replication(store: Store) -> Replication | None:
+    """Query the primary; nothing of SQLite. Raises errors of SQLAlchemy."""
+    if store.engine.dialect.name != "postgresql":
+        return None
+    with store.read() as session:
+        replicas = tuple(
+            Replica(name, state, sync in ("sync", "quorum"), None if behind is None else int(behind))
+            for name, state, sync, behind in session.execute(_REPLICAS)
+        )
+        slots = tuple(
+            Slot(name, active, int(kept or 0), status or "")
+            for name, active, kept, status in session.execute(_SLOTS)
+        )
+        archives, piece, failed = session.execute(_ARCHIVE).one()
+        failing = str(piece) if archives and failed else ""
+        return Replication(replicas, slots, session.execute(_WAITS_FOR).scalar_one(), archives, failing)
+
+
+def roles_of_hosts(address: str) -> dict[str, str]:
+    """`primary`, `replica` or `away` for each host of an address that names several; else nothing."""
+    url = parse_url(address)
+    hosts = hosts_of(url) if url.get_backend_name() == "postgresql" else []
+    if len(hosts) < 2:
+        return {}
+    found = {}
+    for host, port in hosts:
+        one = {"host": host, "port": port, "target_session_attrs": "any", "connect_timeout": "3"}
+        engine = create_engine(url.update_query_dict(one), poolclass=NullPool, hide_parameters=True)
+        try:
+            with engine.connect() as connection:
+                follows = connection.execute(text("select pg_is_in_recovery()")).scalar_one()
+            found[f"{host}:{port}"] = "replica" if follows else "primary"
+        except OperationalError:
+            found[f"{host}:{port}"] = "away"
+    return found
