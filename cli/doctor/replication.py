@@ -60,7 +60,7 @@ def _replica(bounds: Bounds, one: Replica) -> Finding:
     name = f"replica {one.name}"
     if one.state is None or one.behind_bytes is None:
         remedy = "as PostgreSQL's administrator: `GRANT pg_monitor TO grader`"
-        return warning("replica_hidden", name, "the database's user may not see how far it is", remedy)
+        return warning("replica_hidden", name, "the database's user cannot read its position", remedy)
     how = "synchronous" if one.synchronous else "asynchronous"
     message = f"{how}, {one.state}, {size(one.behind_bytes)} behind"
     if one.state != "streaming" or one.behind_bytes > bounds.replica_bytes:

@@ -45,6 +45,7 @@ RELEASE = "tests/unit/project/test_release.py"
 PLATFORM = "needs a real platform; tests/integration/lti and integrations have stand-ins"
 WEBHOOKS = "tests/integration/integrations/test_webhook_events.py runs these commands with secrets of its own"
 TESTS = "runs tests"
+CLUSTERS = "tests/faults/store/test_failover.py and test_point_in_time.py do the same on one computer"
 BENCH = "a benchmark, which runs for minutes"
 OBJECT_STORE = "tests/faults/store/test_object_store.py runs them against a server that speaks S3"
 NOT_PLAYED = {
@@ -94,6 +95,15 @@ NOT_PLAYED = {
     "canvas.md: Set up the bridge (3)": PLATFORM,
     "moodle.md: Register by hand": PLATFORM,
     "lti.md: Connect Brightspace, Blackboard and others": PLATFORM,
+    "postgresql.md: Set up a replica": CLUSTERS,
+    "postgresql.md: Set up a replica (2)": CLUSTERS,
+    "postgresql.md: Set up a replica (4)": CLUSTERS,
+    "postgresql.md: Stop waiting for a replica": CLUSTERS,
+    "postgresql.md: Promote the replica": CLUSTERS,
+    "postgresql.md: Promote the replica (2)": CLUSTERS,
+    "postgresql.md: Make the old primary the replica": CLUSTERS,
+    "postgresql.md: Back up the log, and go back to a moment": CLUSTERS,
+    "postgresql.md: Back up the log, and go back to a moment (2)": CLUSTERS,
     "redis.md: One user for each machine": "tests/integration/broker/test_redis_security.py",
     "redis.md: A successor": "tests/integration/broker/test_successor.py",
     "redis.md: A successor (5)": "tests/integration/broker/test_successor.py",

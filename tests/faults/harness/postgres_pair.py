@@ -21,6 +21,12 @@ from cli.dev.embedded_redis import free_port
 from tests.support.services import find_postgres, unprivileged_user
 
 PATIENCE_S = 60.0
+PROMOTE = (
+    "ALTER SYSTEM RESET synchronous_standby_names",
+    "SELECT pg_reload_conf()",
+    "SELECT pg_promote()",
+)
+"""As docs/how-to/administrators/postgresql.md says."""
 SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "fsync": "off",  # a killed process loses nothing that the kernel has
@@ -144,10 +150,6 @@ class Node:
                 self.kill()
         self.process = None
 
-    def promote(self) -> None:
-        """Make the replica the primary, and wait until it is."""
-        self.ask("SELECT pg_promote(true, 60)")
-
     def rewind(self, source: Node) -> None:
         """Undo what this stopped server has and the new primary has not, and follow that."""
         source.ask("CHECKPOINT")
@@ -209,9 +211,7 @@ class Pair:
 
     def synchronous(self) -> None:
         """A commit waits until the replica has it on its disk."""
-        # not at the replica: after its promotion it is alone, and would wait for nobody
-        self.primary.settings["synchronous_standby_names"] = "'*'"
-        self.primary.configure()
+        self.primary.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
         self.primary.ask("SELECT pg_reload_conf()")
         self.until_streaming("sync")
 
@@ -227,8 +227,8 @@ class Pair:
         """Fence the old primary, and make the replica the primary."""
         if self.primary.process is not None:
             self.primary.kill()
-        self.primary.settings.pop("synchronous_standby_names", None)
-        self.replica.promote()
+        for statement in PROMOTE:
+            self.replica.ask(statement)
         self.primary, self.replica = self.replica, self.primary
 
     def rejoin(self) -> None:

@@ -276,7 +276,7 @@ REPLICATION: list[Row] = [
     ("warning", "replica", "replica_missing", "none follows", "start the replica"),
     ("failure", "replica", "replica_waited_for", "nothing can be stored", "stop waiting for it"),
     ("warning", "replica two", "replica_behind", "asynchronous, catchup, 0.1 GB behind", "the network"),
-    ("warning", "replica three", "replica_hidden", "may not see", "GRANT pg_monitor"),
+    ("warning", "replica three", "replica_hidden", "cannot read its position", "GRANT pg_monitor"),
     ("failure", "replication slot lost", "slot_lost", "is removed", "make the replica again"),
     ("warning", "replication slot old", "slot_keeps_log", "9.0 GB of the log for nobody", "drop_replication"),
     ("failure", "log archive", "archive_failing", "0001 could not be archived", "pgbackrest"),
