@@ -227,4 +227,4 @@ def _page(problem: str = "", codes: tuple[str, ...] = ()) -> str:
 
 def _qr_code(text: str) -> str:
     """An SVG as the address of an image, black on white in dark pages, too."""
-    return segno.make(text, error="m", micro=False).svg_data_uri(scale=5, dark="#000", light="#fff")
+    return segno.make(text, error="m", micro=False).svg_data_uri(omitsize=True, dark="#000", light="#fff")

@@ -219,6 +219,7 @@ def test_people_set_it_up_renew_its_codes_and_turn_it_off(school: School, clock:
     assert send(password=PASSWORD).location == page
     shown = client.get(page).text
     assert "data:image/svg+xml" in shown
+    assert "viewBox" in shown  # or browsers would crop it to the size of the image
     found = re.search(r'<code class="secret">([A-Z2-7 ]+)</code>', shown)
     assert found is not None
     app = pyotp.TOTP(found[1].replace(" ", ""))
