@@ -31,14 +31,13 @@ DOWN_AFTER_MS = 3000
 
 @dataclass
 class Node:
-    """A Redis, or a sentinel, on a port of its own; `prefix` is the command it is started under."""
+    """A Redis, or a sentinel, on a port of its own."""
 
     folder: Path
     port: int
     settings: Sequence[str]
     users: Sequence[str]
     sentinel: bool = False
-    prefix: Sequence[str] = ()
     tls: Certificates | None = None
     process: subprocess.Popen[bytes] | None = None
 
@@ -64,7 +63,7 @@ class Node:
     def start(self) -> None:
         """Start it with what it wrote into its files meanwhile."""
         words = [find_redis_server(), str(self.folder / "server.conf"), *(["--sentinel"] * self.sentinel)]
-        self.process = subprocess.Popen([*self.prefix, *words], start_new_session=True)
+        self.process = subprocess.Popen(words, start_new_session=True)
         until(self.answers, 30, f"{self.folder} answers")
 
     def answers(self) -> bool:
@@ -178,12 +177,9 @@ def heal(node: Node) -> None:
 
 
 @contextmanager
-def redis_set(
-    folder: Path, config: str, replica_prefix: Sequence[str] = (), tls: Certificates | None = None
-) -> Iterator[RedisSet]:
+def redis_set(folder: Path, config: str, tls: Certificates | None = None) -> Iterator[RedisSet]:
     """Run one for the machines of this config.toml, whole when given; with `tls` all speak TLS, by names."""
     made = _planned(folder, config, [free_port() for _ in range(5)], tls)
-    made.redis[1].prefix = replica_prefix
     with ExitStack() as stack:
         for node in (*made.redis, *made.sentinels):
             node.tls = tls

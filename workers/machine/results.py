@@ -104,14 +104,18 @@ class SentResults:
 
     def until_stopped(self, stop: threading.Event) -> None:
         """Send again whenever there is doubt; the body of a thread."""
-        while not stop.wait(LOOK_S):
-            if self._lost.is_set():
+        while not stop.is_set():
+            if self._lost.wait(LOOK_S):
                 self._lost.clear()
                 self.send_again()
 
     def send_again(self) -> None:
-        """All of the last two minutes; what cannot be sent is found missing by the server."""
-        recent = [again for sent, again in list(self._sent) if self._clock() - sent <= REMEMBER_S]
+        """All of the last two minutes; what cannot be sent is found missing by the server.
+
+        The newest first: their messages may lie in the queues of the new primary and be taken again.
+        """
+        kept = reversed(list(self._sent))
+        recent = [again for sent, again in kept if self._clock() - sent <= REMEMBER_S]
         log.info("redis has a new primary, sending %d results again", len(recent))
         for again in recent:
             try:

@@ -19,8 +19,8 @@ from sqlalchemy import select
 from grading.store import schema
 from grading.store.tables import Run
 from tests.faults.harness.cluster import Cluster, cluster
-from tests.faults.harness.ledger import known_runs, moment, take_overs
-from tests.faults.harness.machines import FAKETIME, MachineSpec
+from tests.faults.harness.ledger import known_runs, moment
+from tests.faults.harness.machines import MachineSpec
 from tests.support.redis_sets import Node, RedisSet, cut, heal
 from tests.support.services import SqliteDatabases
 from tests.support.system import count_final, until
@@ -76,7 +76,7 @@ KINDS = {"killed": killed, "stopped": stopped, "cut off": cut_off}
 def test_a_primary_that_goes_again_and_again_costs_seconds(
     tmp_path: Path, sqlite_databases: SqliteDatabases
 ) -> None:
-    with cluster(tmp_path, MACHINES, sqlite_databases.fresh(schema.upgrade), replica_prefix=()) as running:
+    with cluster(tmp_path, MACHINES, sqlite_databases.fresh(schema.upgrade), successor=True) as running:
         assert running.redis_set is not None
         faults = [strike(running, running.redis_set, number) for number in range(FAULTS)]
         ended = moment()
@@ -88,32 +88,6 @@ def test_a_primary_that_goes_again_and_again_costs_seconds(
     assert outcome.clean, outcome
     assert outcome.states == {"graded": outcome.accepted}
     assert max(fault.recorded_s for fault in faults) <= GOES_ON_S
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("clock", ["+1h", "-1h"])
-def test_a_successor_with_another_clock_costs_no_work(
-    tmp_path: Path, sqlite_databases: SqliteDatabases, clock: str
-) -> None:
-    database, prefix = sqlite_databases.fresh(schema.upgrade), (*FAKETIME, clock)
-    with cluster(tmp_path, MACHINES, database, replica_prefix=prefix) as running:
-        redis = running.redis_set
-        assert redis is not None
-        running.submitted([f"s-{number}" for number in range(40)])
-        running.until_all_busy({"one": 2, "two": 2})
-        before = running.site.dispatch.registry.time()
-        redis.primary().signal(signal.SIGKILL)
-        running.kill("two")  # at the same moment, so that nobody takes back what it left
-        begun = moment()
-        outcome = running.until_all_end(300)
-        apart = running.site.dispatch.registry.time() - before
-        taken = [one.sent_s for one in take_overs(running.store, begun)]
-    print(json.dumps({"clock": clock, **outcome.row(), "sent again": sorted(taken)}))
-    print(json.dumps(states_of_runs(running)))
-    assert abs(apart) > 3000
-    assert outcome.clean, outcome
-    assert outcome.states == {"graded": 40}
 
 
 def strike(running: Cluster, redis: RedisSet, number: int) -> Fault:

@@ -180,21 +180,21 @@ def cluster(
     database_url: str,
     more: str = "",
     links: Mapping[str, Link] = MappingProxyType({}),
-    replica_prefix: Sequence[str] | None = None,
+    successor: bool = False,
 ) -> Iterator[Cluster]:
     """Start a Redis, the server's parts and a worker for each machine; ready for work.
 
-    `more` are sections of config.toml; a machine in `links` is at the far end of its link. With
-    `replica_prefix` Redis has a successor, which is started under that command.
+    `more` are sections of config.toml; a machine in `links` is at the far end of its link. With a
+    `successor`, Redis is a set with sentinels.
     """
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         broker, successors, config = None, None, config_of(machines, port, more)
-        if replica_prefix is None:
+        if not successor:
             broker = stack.enter_context(running_broker(folder / "redis"))
         else:
-            successors = stack.enter_context(redis_set(folder / "redis", config, replica_prefix))
+            successors = stack.enter_context(redis_set(folder / "redis", config))
         redis_url = broker.url if broker else successors.url if successors else ""
         made = stack.enter_context(site(folder, config, database_url, redis_url))
         url = f"http://127.0.0.1:{port}"

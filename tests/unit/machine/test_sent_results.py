@@ -20,8 +20,9 @@ def test_what_was_sent_lately_is_sent_again_and_one_that_fails_stops_no_other() 
 
     results.remember(away)
     results.remember(lambda: sent.append("new"))
+    results.remember(lambda: sent.append("newer"))
     results.send_again()
-    assert sent == ["new"]
+    assert sent == ["newer", "new"]
 
 
 def test_no_more_are_kept_than_memory_allows() -> None:
