@@ -163,16 +163,13 @@ CONFIG = """
 [server]
 uploads_per_minute = 1000000
 api_per_minute = 100000000
+"""
+MACHINE = """
 [[machines]]
-name = "analysis-machine"
+name = "{stage}-machine{number}"
 slots = 8
 [machines.stages]
-analysis = { engine = "instant", model = "instant" }
-[[machines]]
-name = "feedback-machine"
-slots = 8
-[machines.stages]
-feedback = { engine = "instant", model = "instant" }
+{stage} = {{ engine = "instant", model = "instant" }}
 """
 RUBRIC = Rubric(
     criteria=(
@@ -183,14 +180,15 @@ RUBRIC = Rubric(
 
 
 @dataclass(frozen=True)
-class _Here:
-    """A system for one benchmark."""
+class BenchSystem:
+    """A system for one benchmark; `folder` is where its processes stand."""
 
     system: System
     store: Store
     redis_url: str
     client: Client
     assignment: str
+    folder: Path
 
     def submit(self, student: str) -> str:
         """Submit a small script over HTTP; the id of what was accepted."""
@@ -200,10 +198,16 @@ class _Here:
 
 
 @contextmanager
-def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
+def bench_system(database: str | None, *, machines: bool, pairs: int = 1) -> Iterator[BenchSystem]:
+    """A system with so many machines of each stage, in a folder of its own; it ends with the context."""
     with tempfile.TemporaryDirectory(prefix="grader-bench-") as name:
         folder = Path(name)
-        (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
+        described = [
+            MACHINE.format(stage=stage, number=f"-{number}" if number else "")
+            for stage in ("analysis", "feedback")
+            for number in range(pairs)
+        ]
+        (folder / "config.toml").write_text(CONFIG + "".join(described), encoding="utf-8")
         os.environ["GRADER_DATABASE_URL"] = database or f"sqlite:///{folder / 'bench.db'}"
         settings = Settings(folder / "config.toml")
         with System(
@@ -212,7 +216,8 @@ def _bench_system(database: str | None, *, machines: bool) -> Iterator[_Here]:
             store = Store(settings.config.database.url)
             assignment, token = _furnish(store)
             system.until_ready(60)
-            yield _Here(system, store, system.redis_url, Client(system.url, token), assignment)
+            client = Client(system.url, token)
+            yield BenchSystem(system, store, system.redis_url, client, assignment, folder / "var")
             store.close()
 
 
@@ -233,7 +238,7 @@ def _furnish(store: Store) -> tuple[str, str]:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(samples: int, queued: int, database: str | None, as_json: bool) -> None:
     """Measure the overhead per submission against Celery alone."""
-    with _bench_system(database, machines=False) as here:
+    with bench_system(database, machines=False) as here:
         before = drain_bare(here.redis_url, queued)
         rate = drain(here.store, here.submit, here.system.start_machines, queued)
         bare = (before + drain_bare(here.redis_url, queued)) / 2

@@ -14,6 +14,7 @@ def benchmarks() -> Sections:
             "overhead": "bench.overhead:command",
             "router": "bench.router.command:command",
             "term": "bench.term:command",
+            "scale": "bench.scale:command",
             "pages": "bench.pages.command:command",
             "deadline": "bench.deadline.command:command",
             "years": "bench.years.command:command",

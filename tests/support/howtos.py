@@ -123,6 +123,7 @@ NOT_PLAYED = {
     "benchmarks.md: Batches": BENCH,
     "benchmarks.md: Pages": BENCH,
     "benchmarks-router.md: Benchmarks of the router": BENCH,
+    "scale.md: Scale": BENCH,
     "model-faults.md: What real servers do": "tests/integration/engines/test_real_servers.py plays them",
     "http-api.md: HTTP API": "tests/integration/api/test_generated_client.py generates a client",
 }
