@@ -39,7 +39,8 @@ from app.web.services import services
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.integrations.lti import client, launch_verification
-from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform, text_of
+from grading.integrations.lti.values import DEEP_LINKING, Launch, LaunchRefused, Platform
+from grading.integrations.told_texts import text_of
 from grading.store.database import now
 from grading.store.integrations.lti import launch as lti_launch
 from grading.store.integrations.lti import registrations

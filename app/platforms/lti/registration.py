@@ -14,7 +14,8 @@ from grading.domain.messages import define_message
 from grading.domain.ssrf import read
 from grading.integrations.http_client import OutsideFailed, ask
 from grading.integrations.lti import client, messages
-from grading.integrations.lti.values import PlatformRefused, text_of
+from grading.integrations.lti.values import PlatformRefused
+from grading.integrations.told_texts import text_of
 from grading.store.integrations.lti import registrations
 from grading.store.integrations.lti.registrations import NewPlatform, TicketGone
 

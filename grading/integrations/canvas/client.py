@@ -36,6 +36,7 @@ from grading.integrations.canvas.values import (
     Wanted,
 )
 from grading.integrations.http_client import Allowed, Answer, OutsideFailed, Refused, TooMuch, ask
+from grading.integrations.requests_adapter import as_response, body_of, leave_only
 
 FILE_REDIRECTS = define_message("canvas.file_redirects", "a file's address redirects too often")
 FILE_SERVER_ANSWERED = define_message(
@@ -110,20 +111,18 @@ class Outside(BaseAdapter):
         url, method = request.url or "", request.method or "GET"
         if origin(url) != origin(self.base):
             raise CanvasFailed(OTHER_ADDRESS)
-        body = request.body or b""
+        body = body_of(request)
         headers = {name: str(value) for name, value in request.headers.items()}
         headers |= {"Accept": "application/json", "Accept-Encoding": "identity"}
         for wait in (*WAITS_S, None) if method == "GET" else (None,):
             try:
-                answer = self._once(
-                    method, url, headers, body.encode() if isinstance(body, str) else bytes(body)
-                )
+                answer = self._once(method, url, headers, body)
             except CanvasSilent:
                 if wait is None or self.pause(wait):
                     raise
                 continue
             self._slow_down(answer)
-            return _response(request, answer)
+            return as_response(request, answer)
         raise AssertionError
 
     def _slow_down(self, answer: Answer) -> None:
@@ -160,21 +159,10 @@ def throttled(answer: Answer) -> bool:
     return answer.status == 429 or (answer.status == 403 and b"Rate Limit Exceeded" in answer.body[:1000])
 
 
-def _response(request: requests.PreparedRequest, answer: Answer) -> requests.Response:
-    made = requests.Response()
-    made.status_code, made._content = answer.status, answer.body
-    made.headers = requests.structures.CaseInsensitiveDict(answer.headers)
-    made.url, made.request, made.encoding = request.url or "", request, "utf-8"
-    return made
-
-
 def session(outside: Outside) -> requests.Session:
     """A session that has no other way out and takes nothing from the environment."""
     made = requests.Session()
-    made.adapters.clear()
-    made.trust_env, made.max_redirects = False, 0
-    for scheme in ("https://", "http://"):
-        made.mount(scheme, outside)
+    leave_only(made, outside)
     return made
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import binascii
-import json
-from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import RSAKey
-
 from grading.domain.messages import define_message
+from grading.integrations import signed_tokens
 from grading.integrations.lti.values import (
     AGS,
     ASSIGNMENT,
@@ -27,9 +21,9 @@ from grading.integrations.lti.values import (
     LaunchRefused,
     Platform,
     address_of,
-    name_of,
-    text_of,
 )
+from grading.integrations.signed_tokens import TokenErrors, moment_of
+from grading.integrations.told_texts import name_of, text_of
 
 NOT_RS256 = define_message("lti_launch.not_rs256", "The launch is not signed with RS256.")
 CONTENT_UNREADABLE = define_message(
@@ -86,9 +80,6 @@ ALGORITHMS = ("RS256",)
 LEEWAY_S = 60
 LONGEST_S = 3600
 """A launch that is valid for longer is not: its nonce is kept only so long."""
-LARGEST = 64_000
-LEAST_BITS = 2048
-_REGISTRY = jws.JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
 class UnknownKey(LaunchRefused):
@@ -99,38 +90,36 @@ class UnknownKey(LaunchRefused):
     )
 
 
+ERRORS = TokenErrors(
+    refused=LaunchRefused,
+    unknown_key=UnknownKey,
+    not_signed=NOT_SIGNED,
+    part_unreadable=PART_UNREADABLE,
+    content_unreadable=CONTENT_UNREADABLE,
+    algorithm=NOT_RS256,
+    signature=SIGNATURE_WRONG,
+    key_id=KEY_ID_UNREADABLE,
+    key_unreadable=KEY_UNREADABLE,
+    key_too_short=KEY_TOO_SHORT,
+    issuer=OTHER_ISSUER,
+    audience=OTHER_AUDIENCE,
+    authorized_party=OTHER_AUTHORIZED_PARTY,
+)
+
+
 def header_of(token: str) -> dict[str, Any]:
     """The header, not checked by anybody. Raises LaunchRefused."""
-    return _json(_parts(token)[0], "header")
-
-
-def claims_of(token: str) -> dict[str, Any]:
-    """The claims, not checked by anybody: only to find the platform. Raises LaunchRefused."""
-    return _json(_parts(token)[1], "content")
+    return signed_tokens.header_of(token, ERRORS)
 
 
 def verified(token: str, jwks: Mapping[str, Any]) -> dict[str, Any]:
     """The claims of a token signed with one of these keys. Raises UnknownKey, LaunchRefused."""
-    header = header_of(token)
-    if header.get("alg") not in ALGORITHMS:
-        raise LaunchRefused(NOT_RS256)
-    key = _key(jwks, header.get("kid"))
-    try:
-        found = jws.deserialize_compact(token, key, algorithms=list(ALGORITHMS), registry=_REGISTRY)
-    except (JoseError, ValueError, TypeError, KeyError):
-        raise LaunchRefused(SIGNATURE_WRONG) from None
-    try:
-        claims = json.loads(found.payload or b"")
-    except (ValueError, RecursionError):
-        raise LaunchRefused(CONTENT_UNREADABLE) from None
-    if not isinstance(claims, dict):
-        raise LaunchRefused(CONTENT_UNREADABLE)
-    return claims
+    return signed_tokens.verified(token, jwks, ALGORITHMS, ERRORS)
 
 
 def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Launch:
     """What the claims say, for this platform, at this time in seconds. Raises LaunchRefused."""
-    _addressed(claims, platform)
+    signed_tokens.require_addressed(claims, platform.issuer, platform.client_id, ERRORS)
     expires = _in_time(claims, moment)
     if claims.get(f"{CLAIM}version") != "1.3.0":
         raise LaunchRefused(NOT_LTI_1_3)
@@ -170,18 +159,6 @@ def checked(claims: Mapping[str, Any], platform: Platform, moment: float) -> Lau
     )
 
 
-def _addressed(claims: Mapping[str, Any], platform: Platform) -> None:
-    if claims.get("iss") != platform.issuer:
-        raise LaunchRefused(OTHER_ISSUER)
-    audience = claims.get("aud")
-    audiences = audience if isinstance(audience, list) else [audience]
-    if platform.client_id not in audiences or not all(isinstance(one, str) for one in audiences):
-        raise LaunchRefused(OTHER_AUDIENCE)
-    party = claims.get("azp")
-    if (party is not None or len(audiences) > 1) and party != platform.client_id:
-        raise LaunchRefused(OTHER_AUTHORIZED_PARTY)
-
-
 def _in_time(claims: Mapping[str, Any], moment: float) -> int:
     """When it expires."""
     expires, issued = (_moment(claims, name) for name in ("exp", "iat"))
@@ -195,10 +172,10 @@ def _in_time(claims: Mapping[str, Any], moment: float) -> int:
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> float:
-    value = claims.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e11:
+    found = moment_of(claims, name)
+    if found is None:
         raise LaunchRefused(BAD_CLAIM(name=name))
-    return float(value)
+    return found
 
 
 def _text(claims: Mapping[str, Any], name: str, longest: int) -> str:
@@ -225,40 +202,3 @@ def _roles(claims: Mapping[str, Any]) -> frozenset[str]:
 
 def _number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 10
-
-
-def _key(jwks: Mapping[str, Any], kid: Any) -> RSAKey:
-    """The key of this name. Without a name it must be the only one. Raises UnknownKey, LaunchRefused."""
-    listed = jwks.get("keys")
-    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if kid is not None and not isinstance(kid, str):
-        raise LaunchRefused(KEY_ID_UNREADABLE)
-    found = [one for one in known if one.get("kid") == kid] if kid is not None else known
-    found = [one for one in found if one.get("kty") == "RSA" and one.get("use") in (None, "sig")]
-    if len(found) != 1:
-        raise UnknownKey
-    try:
-        key = RSAKey.import_key({name: found[0][name] for name in ("kty", "n", "e")})
-        bits = key.public_key.key_size
-    except (JoseError, ValueError, TypeError, KeyError):
-        raise LaunchRefused(KEY_UNREADABLE) from None
-    if bits < LEAST_BITS:
-        raise LaunchRefused(KEY_TOO_SHORT(least=LEAST_BITS))
-    return key
-
-
-def _parts(token: str) -> list[str]:
-    parts = token.split(".")
-    if len(parts) != 3 or len(token) > LARGEST or not token.isascii():
-        raise LaunchRefused(NOT_SIGNED)
-    return parts
-
-
-def _json(part: str, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, binascii.Error, RecursionError):
-        raise LaunchRefused(PART_UNREADABLE(what=what)) from None
-    if not isinstance(value, dict):
-        raise LaunchRefused(PART_UNREADABLE(what=what))
-    return value

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from unicodedata import category
 
 from grading.domain.errors import GraderError
 from grading.domain.messages import Message, MessageType, define_message
@@ -183,20 +182,6 @@ def _role_in_course(role: str) -> str | None:
     if main == "/Learner" or (not main and sub in ("Learner", "Student")):
         return "student"
     return None
-
-
-def text_of(value: object, longest: int = 200) -> str:
-    """A text of a platform for one line: blanks of all kinds become spaces, control characters go."""
-    if not isinstance(value, str):
-        return ""
-    kept = (" " if one.isspace() or category(one).startswith("Z") else one for one in value)
-    return " ".join("".join(one for one in kept if one.isprintable()).split())[:longest]
-
-
-def name_of(claims: Mapping[str, Any]) -> str:
-    """Somebody's name, or what is said of its parts; empty where the platform keeps it to itself."""
-    parts = f"{text_of(claims.get('given_name'))} {text_of(claims.get('family_name'))}"
-    return text_of(claims.get("name")) or text_of(parts)
 
 
 def address_of(value: object, longest: int = 1000) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grading.integrations.lti.values import ROLE, name_of, role_of, text_of
+from grading.integrations.lti.values import ROLE, role_of
+from grading.integrations.told_texts import name_of, text_of
 
 LEARNER = ("ExternalLearner", "GuestLearner", "Instructor", "Learner", "NonCreditLearner")
 INSTRUCTOR = ("ExternalInstructor", "GuestInstructor", "Lecturer", "PrimaryInstructor", "SecondaryInstructor")

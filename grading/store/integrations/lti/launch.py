@@ -29,11 +29,10 @@ from grading.integrations.lti.values import (
     PlatformFailed,
     address_of,
     learns,
-    name_of,
     page_of,
     role_of,
-    text_of,
 )
+from grading.integrations.told_texts import name_of, text_of
 from grading.store import outbox
 from grading.store.accounts import users
 from grading.store.assignments import versions
