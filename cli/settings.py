@@ -145,6 +145,25 @@ def event_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, tuple
     return _secrets("server.event_receivers", "EVENTS", names, environ)
 
 
+def sign_on_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """The client secret of each provider of single sign-on: GRADER_SIGN_ON_<NAME>_SECRET.
+
+    Raises ConfigError without one.
+    """
+    return {name: sign_on_secret(name, environ) for name in config.sign_on.providers}
+
+
+def sign_on_secret(name: str, environ: Mapping[str, str]) -> str:
+    """The client secret of one provider. Raises ConfigError without it."""
+    secret = environ.get(_variable("SIGN_ON", name), "")
+    if not secret:
+        raise ConfigError(
+            f"sign_on.providers.{name}: set {_variable('SIGN_ON', name)} in the environment to the client "
+            "secret that the provider issued."
+        )
+    return secret
+
+
 def mail_password(config: Config, environ: Mapping[str, str]) -> str:
     """GRADER_MAIL_PASSWORD; empty where nobody signs in to the mail server. Raises ConfigError without it."""
     password = environ.get("GRADER_MAIL_PASSWORD", "")

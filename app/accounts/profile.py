@@ -19,7 +19,7 @@ from app.web.toasts import flash_undo
 from grading.domain.errors import GraderError
 from grading.domain.messages import define_message
 from grading.domain.permissions import SCOPES, Actor
-from grading.store.accounts import credentials, users
+from grading.store.accounts import credentials, single_sign_on, users
 from grading.store.accounts.sign_in_attempts import TriedTooOften
 from grading.store.courses import user_admin
 from grading.store.courses.user_admin import Preferences
@@ -114,10 +114,11 @@ def _page(problem: str = "", wanted: Preferences | None = None) -> str:
         passwords = credentials.may_have_password(
             store, [actor.user_id], local_accounts=sign_in.passwords_on()
         )
+        linked = single_sign_on.list_sign_ons(store, actor.user_id)
     chosen = [(one, title_of(one)) for one in languages()]
     return render_template(
         "accounts/profile.html", account=account, wishes=wanted or wishes, offered=chosen, problem=problem,
-        least=users.MIN_PASSWORD, passwords=passwords,
+        least=users.MIN_PASSWORD, passwords=passwords, linked=linked,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from app.accounts import single_sign_on
 from app.web import auth, frames, kept_forms
 from app.web.auth import SignedIn
 from app.web.i18n import gettext as _
@@ -125,11 +126,14 @@ def _form(target: str | None, name: str, problem: str = "") -> str:
 @pages.post("/sign-out")
 def leave() -> str | Response:
     """End this session on the server, too: no copy of its cookie is worth anything then."""
+    origin = None if frames.framed() else single_sign_on.origin_of_session()
     auth.end_session()
     logout_user()
     session.clear()
     if frames.framed():
         return render_template("web/session_over.html")
+    if origin is not None and (page := single_sign_on.signed_out_page(*origin)) is not None:
+        return page
     return redirect(url_for("sign_in.form"), 303)
 
 

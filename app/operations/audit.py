@@ -258,6 +258,10 @@ SENTENCES: Mapping[str, str] = {
     "second_factor.reset": N_("%(who)s reset the second factor of %(what)s."),
     "user.break_glass": N_("%(who)s made the account of %(what)s a break-glass account."),
     "user.not_break_glass": N_("%(who)s made the account of %(what)s an ordinary account again."),
+    "sign_on.link": N_("%(who)s linked a sign-in at a provider with their account."),
+    "sign_on.link_by_rule": N_("The account of %(what)s was linked with a sign-in at a provider, by a rule."),
+    "sign_on.unlink": N_("%(who)s unlinked a sign-in at a provider from their account."),
+    "sign_on.sign_out": N_("A provider signed %(what)s out."),
     "password.set": N_("A new password was set for %(what)s."),
     "password.check": N_("%(who)s entered the current password to change it."),
     "account.lock": N_("The account of %(what)s was locked for 15 minutes after too many wrong passwords."),
@@ -308,7 +312,10 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "work": (N_("Submissions"), ("submission", "batch", "group", "extension", "student")),
     "assignments": (N_("Assignments"), ("assignment", "rubric", "course", "question")),
     "people": (N_("People"), ("roster", "role", "user", "link")),
-    "access": (N_("Sign-in"), ("sign_in", "password", "second_factor", "account", "session", "token")),
+    "access": (
+        N_("Sign-in"),
+        ("sign_in", "password", "second_factor", "sign_on", "account", "session", "token"),
+    ),
     "system": (
         N_("System"),
         ("machine", "database", "delivery", "receiver", "outbox", "webhook_secret"),

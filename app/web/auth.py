@@ -20,6 +20,7 @@ from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import Report
 from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_SUBMISSION
 from grading.store.accounts import credentials, sessions, users
+from grading.store.accounts.sessions import SignOnOrigin
 from grading.store.accounts.users import SignedInUser
 from grading.store.courses import invitations, roster
 from grading.store.views.submission import SubmissionView
@@ -107,7 +108,7 @@ def limited(who: Actor) -> Actor | None:
     return who if limit is None else cast("Actor | None", limit(who))
 
 
-def begin_session(user_id: int) -> SignedIn:
+def begin_session(user_id: int, origin: SignOnOrigin | None = None) -> SignedIn:
     """Let somebody be signed in from now on; the session this browser had ends. Raises NotSignedIn.
 
     `login_user` puts it into the cookie.
@@ -117,7 +118,7 @@ def begin_session(user_id: int) -> SignedIn:
         if found is None:
             raise NotSignedIn
         sessions.end_session(store, session_of(str(session.get("_user_id", ""))).id)
-        return SignedIn(found, sessions.create_session(store, user_id))
+        return SignedIn(found, sessions.create_session(store, user_id, origin))
 
 
 def end_session() -> None:

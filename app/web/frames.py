@@ -32,7 +32,8 @@ PREFIX = "/framed"
 MARK = "grader.framed"
 COOKIE = "grader-framed"
 NOT_HERE = frozenset(
-    {"sign_in", "second_factor", "profile", "users", "operations", "webhooks", "api", "api_docs"}
+    {"sign_in", "sign_on", "sign_on_links", "second_factor"}
+    | {"profile", "users", "operations", "webhooks", "api", "api_docs"}
 )
 """Parts of the site that a frame has no use of."""
 ANYBODY = frozenset({"static", "bootstrap.static", "frame.language", "frame.session_state", "sign_in.leave"})

@@ -69,6 +69,8 @@ class Services:
     secret_key: str
     lms_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Signing secrets of each LMS connection, several during a rotation."""
+    sign_on_secrets: Mapping[str, str] = field(default_factory=dict)
+    """The client secret of each provider of single sign-on."""
     metrics_token: str = ""
     """Who sends it may read /metrics from elsewhere; empty: only this machine itself."""
     gateway: GatewayServices | None = None

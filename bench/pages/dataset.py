@@ -393,7 +393,8 @@ def url_arguments(session: Session, school: School) -> dict[str, object]:
         "version_number": 1, "path": "work.py", "file_path": "work.py", "secret": "x",
         "draft_id": "0" * 32, "upload_id": "0" * 32,
         "batch_id": "0" * 32, "document": 0, "cell": 1, "machine": "dgx-spark-1",
-        "platform_id": 1, "context_id": 1, "secret_id": 1, "launch_id": "0" * 32, "ticket": "x",
+        "platform_id": 1, "context_id": 1, "secret_id": 1, "name": "none",
+        "identity_id": 1, "launch_id": "0" * 32, "ticket": "x",
         "receiver": "lms", "kind": "submission.created", "key": "test:1", "criterion": "c0",
         "other_id": "0" * 32,
     }  # fmt: skip

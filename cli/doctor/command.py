@@ -106,7 +106,7 @@ def examine(
             )
         return
     yield ok("configuration", f"{settings.path} is valid")
-    from cli.doctor import broker, database, delivery, files, machines, server
+    from cli.doctor import broker, database, delivery, files, machines, server, sign_on
 
     installation = Installation(config, folder, os.environ, bounds)
     yield from server.secrets(installation)
@@ -120,6 +120,7 @@ def examine(
     yield from server.disks(installation)
     yield from server.web(installation)
     yield from delivery.diagnose_mail(installation)
+    yield from sign_on.diagnose(installation)
     yield from server.sandbox(installation)
     if usable:
         yield from server.parts(installation)

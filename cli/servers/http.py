@@ -18,7 +18,7 @@ from app.web.services import Services
 from cli.servers.certificates import certificate_ends
 from cli.servers.connection_limits import MIB, Bounds
 from cli.servers.waitress_server import HttpServer
-from cli.settings import key_fingerprint, lms_secrets, secret_key
+from cli.settings import key_fingerprint, lms_secrets, secret_key, sign_on_secrets
 from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.connections import connect
@@ -63,6 +63,7 @@ def create_web_app(config: Config, folder: Path, draining: Callable[[], bool] = 
             gateway=gateway_services(config, store, dispatch),
             secret_key=secret_key(folder),
             lms_secrets=lms_secrets(config, os.environ),
+            sign_on_secrets=sign_on_secrets(config, os.environ),
             metrics_token=os.environ.get("GRADER_METRICS_TOKEN", ""),
             certificate_ends=partial(certificate_ends, config),
             rate_counts=open_rate_counts(config.redis.url),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
 from grading.store.database import now
-from grading.store.tables import OpenSession
+from grading.store.tables import Identity, OpenSession
 
 LIFETIME = timedelta(days=30)
 """Lifetime of a session; its cookie also ends after 12 hours without use."""
@@ -17,10 +18,24 @@ MAX_PER_USER = 200
 """Open sessions of one user; the oldest ones are ended."""
 
 
-def create_session(session: Session, user_id: int) -> str:
+@dataclass(frozen=True)
+class SignOnOrigin:
+    """The sign-in at a provider that a session began with."""
+
+    identity_id: int
+    provider_session: str = ""
+    """The provider's name of its own session; empty where it has none."""
+    id_token: str = ""
+
+
+def create_session(session: Session, user_id: int, origin: SignOnOrigin | None = None) -> str:
     """Start a session of a user; returns its id, a secret of the browser."""
     made = secrets.token_urlsafe(24)
-    session.add(OpenSession(id=made, user_id=user_id, begun_at=now(session)))
+    row = OpenSession(id=made, user_id=user_id, begun_at=now(session))
+    if origin is not None:
+        row.identity_id, row.provider_session = origin.identity_id, origin.provider_session
+        row.id_token = origin.id_token
+    session.add(row)
     session.flush()
     theirs = OpenSession.user_id == user_id
     newest = select(OpenSession.id).where(theirs).order_by(OpenSession.begun_at.desc(), OpenSession.id)
@@ -31,6 +46,33 @@ def create_session(session: Session, user_id: int) -> str:
 def end_session(session: Session, session_id: str) -> None:
     """End a session; nothing happens if it has ended."""
     session.execute(delete(OpenSession).where(OpenSession.id == session_id))
+
+
+def is_new(session: Session, session_id: str, within: timedelta) -> bool:
+    """Whether an open session began so short a time ago."""
+    begun = session.scalar(select(OpenSession.begun_at).where(OpenSession.id == session_id))
+    return begun is not None and begun >= now(session) - within
+
+
+def load_origin(session: Session, session_id: str) -> tuple[str, str] | None:
+    """The provider that an open session began with, and its ID token; None for one with a password."""
+    query = select(Identity.provider, OpenSession.id_token)
+    query = query.join(Identity, Identity.id == OpenSession.identity_id)
+    found = session.execute(query.where(OpenSession.id == session_id)).first()
+    return None if found is None else (found.provider, found.id_token)
+
+
+def end_sessions_of_identity(session: Session, identity_id: int, provider_session: str = "") -> int:
+    """End the sessions that began with an identity, or only those of one session there; returns how many."""
+    theirs = delete(OpenSession).where(OpenSession.identity_id == identity_id)
+    if provider_session:
+        theirs = theirs.where(OpenSession.provider_session == provider_session)
+    return len(session.scalars(theirs.returning(OpenSession.id)).all())
+
+
+def identities_of_provider_session(provider_session: str) -> Select[int | None]:
+    """The identities with open sessions of a session at their provider."""
+    return select(OpenSession.identity_id).where(OpenSession.provider_session == provider_session)
 
 
 def end_sessions(session: Session, user_id: int) -> None:

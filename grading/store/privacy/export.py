@@ -79,6 +79,7 @@ AT_ONCE = 20
 """Rows that are read at once: one may hold a whole work."""
 SECRET = {
     *("users.password_hash", "tokens.hash", "reset_links.hash", "open_sessions.id"),
+    "open_sessions.id_token",
     *("second_factors.salt", "recovery_codes.hash"),
 }
 """Columns left out: credentials and their hashes."""

@@ -50,6 +50,7 @@ from grading.store.tables.people import (
     SecondFactor,
     SignInAttempt,
     Token,
+    UsedSignOnToken,
     User,
 )
 from grading.store.tables.reviewing import (
@@ -148,6 +149,7 @@ __all__ = [
     "SubmissionMember",
     "SystemMessage",
     "Token",
+    "UsedSignOnToken",
     "Upload",
     "UnusedObject",
     "UploadFile",

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Index,
     Integer,
     String,
+    Text,
     UniqueConstraint,
 )
 from sqlalchemy.orm import Mapped, mapped_column, relationship
@@ -67,6 +68,8 @@ class Identity(Base):
     subject: Mapped[str] = mapped_column(String(255))
     told_name: Mapped[str] = mapped_column(String(200), default="")
     """The name that the provider gave last; the user's follows it until somebody changes that here."""
+    granted: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """What rules of single sign-on gave: `administrator`, and in `courses` the role by course id."""
     user: Mapped[User] = relationship(back_populates="identities")
     __table_args__ = (UniqueConstraint("provider", "subject"),)
 
@@ -174,7 +177,25 @@ class OpenSession(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     begun_at: Mapped[datetime]
+    identity_id: Mapped[int | None]
+    """The identity of single sign-on that it was begun with. No foreign key: it ends before the identity."""
+    provider_session: Mapped[str] = mapped_column(String(255), default="")
+    """The provider's name of its own session (`sid`)."""
+    id_token: Mapped[str] = mapped_column(Text, default="")
+    """What the provider is shown when its user signs out there, too."""
     __table_args__ = (
         Index("open_sessions_of_user", "user_id", "begun_at"),
         Index("open_sessions_by_time", "begun_at"),
+        Index("open_sessions_of_identity", "identity_id"),
     )
+
+
+class UsedSignOnToken(Base):
+    """A nonce of an ID token, or the id of a logout token, that counts no second time."""
+
+    __tablename__ = "used_sign_on_tokens"
+    provider: Mapped[str] = mapped_column(String(64), primary_key=True)
+    hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of it."""
+    until: Mapped[datetime]
+    __table_args__ = (Index("used_sign_on_tokens_by_time", "until"),)

@@ -68,6 +68,7 @@ PERSONAL = {
     "stage_drains",
     "guarantee_samples", "guarantee_members", "guarantee_draws", "guarantee_candidates",
     "guarantee_releases", "database_histories", "unused_objects",
+    "used_sign_on_tokens",
 }  # fmt: skip
 """The core's tables that erasure was thought through for."""
 PLATFORMS = tuple(f"grading.store.integrations.{name}." for name in LEARNING_PLATFORMS)

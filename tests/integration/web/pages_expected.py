@@ -171,6 +171,9 @@ EXPECTED: dict[tuple[str, str], Line] = {
     ("POST", "second_factor.confirm"): (303, 404, 404, 404, 404, 404),
     ("POST", "second_factor.renew"): (303, 403, 403, 403, 403, 403),
     ("POST", "second_factor.remove"): (303, 403, 403, 403, 403, 403),
+    ("GET", "sign_on_links.form"): (303, 404, 404, 404, 404, 404),
+    ("POST", "sign_on_links.begin"): (303, 404, 404, 404, 404, 404),
+    ("POST", "sign_on_links.unlink"): (303, 303, 303, 303, 303, 303),
     ("GET", "audit.course"): (303, 403, 403, 403, 404, 200),
     ("GET", "audit.everything"): (303, 403, 403, 403, 403, 403),
     ("GET", "courses.listing"): (303, 200, 200, 200, 200, 200),
@@ -424,6 +427,7 @@ OPEN = {
     *("static", "bootstrap.static", "code_editor.ace", "sign_in.form", "sign_in.enter", "sign_in.leave"),
     *("second_factor.form", "second_factor.enter"),
     *("sign_in.forgotten", "sign_in.follow", "sign_in.set_form", "sign_in.set_password"),
+    *("sign_on.begin", "sign_on.answer", "sign_on.sign_out", "sign_on.signed_out"),
     *(
         "operations.health",
         "operations.ready",
@@ -436,7 +440,7 @@ OPEN = {
     *("webhooks.schema", "lti.jwks", "lti_registration.register", "lti_registration.canvas"),
 }
 TOKENLESS = {
-    *("webhooks.receive", "lti.login", "lti.launch", "api.submit"),
+    *("webhooks.receive", "lti.login", "lti.launch", "sign_on.sign_out", "api.submit"),
     *("api.accept", "api.add_members", "api.answer_regrade", "api.ask_regrade"),
     *("api.begin_rerun", "api.change_assignment", "api.change_course", "api.change_member"),
     *("api.create_assignment", "api.create_course", "api.discard_rerun", "api.make_change"),

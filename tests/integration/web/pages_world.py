@@ -44,6 +44,8 @@ NO_IDS = {
     "platform_id": 1,
     "context_id": 1,
     "secret_id": 1,
+    "name": "none",
+    "identity_id": 1,
     "launch_id": "0" * 32,
     "ticket": "none",
     "kind": "submission.created",
