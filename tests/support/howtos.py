@@ -122,6 +122,7 @@ NOT_PLAYED = {
     "benchmarks.md: Engines": BENCH,
     "benchmarks.md: Batches": BENCH,
     "benchmarks.md: Pages": BENCH,
+    "years.md: Years of data": BENCH,
     "benchmarks-router.md: Benchmarks of the router": BENCH,
     "scale.md: Scale": BENCH,
     "model-faults.md: What real servers do": "tests/integration/engines/test_real_servers.py plays them",

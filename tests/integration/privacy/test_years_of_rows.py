@@ -15,6 +15,7 @@ from bench.years.statements import Sent, sent, work_of
 from grading.config.settings import Retention
 from grading.store import Store, schema
 from grading.store.privacy import erasure, retention
+from grading.store.rounds import queue
 from grading.store.tables import Round
 from tests.support.services import PostgresDatabases
 
@@ -51,6 +52,16 @@ def test_retention_reads_no_rounds_that_it_has_stripped(years: Store) -> None:
         counts = retention.count_overdue(session, Retention(results_days=30))
     assert counts["results"] == 0
     assert rows_read(years, [one for one in asked if "rounds.prepared" in one.statement]) < 10
+
+
+def test_counting_what_waits_reads_each_round_once_whatever_was_counted_in_a_quiet_hour(years: Store) -> None:
+    with years.write() as session:
+        session.execute(text("update rounds set state = 'queued', priority = 'batch'"))
+        session.execute(text("update round_stages set state = 'waiting', priority = 'batch'"))
+    with sent(years) as asked, years.read() as session:
+        found = queue.count_backlog(session, SUBMISSIONS)
+    assert sum(found.values()) > SUBMISSIONS
+    assert rows_read(years, asked) < 5 * SUBMISSIONS
 
 
 def test_an_erasure_reads_the_submissions_of_one_student(years: Store) -> None:
