@@ -37,7 +37,7 @@ def files() -> None:
 @files.command("status")
 @click.pass_obj
 def files_status(settings: Settings) -> None:
-    """Show how many files are in the database and in the object store."""
+    """Show how many files are in the database and how many in the store."""
     config = settings.config.files
     with closing(Store(settings.config.database.url)) as store:
         schema.require_usable(store)
@@ -102,7 +102,7 @@ def _require_still(config: Files) -> None:
 @files.command("verify")
 @click.pass_obj
 def files_verify(settings: Settings) -> None:
-    """Read all files in the object store and compare them with their hashes.
+    """Read all files in the object store and check their hashes.
 
     Exits with status 1 if some are missing or damaged, and lists the hashes of these.
     """
@@ -125,7 +125,7 @@ def files_verify(settings: Settings) -> None:
 @click.option("--delete", "remove", is_flag=True, help="Delete them.")
 @click.pass_obj
 def files_unknown(settings: Settings, remove: bool) -> None:
-    """Count the objects that this database does not know, or delete them.
+    """Count or delete objects that this database does not know.
 
     After a restore these are the files of later submissions. Only objects older than a day count. Never
     delete them if another installation uses the same prefix.
