@@ -236,6 +236,16 @@ def _no_mail(case: Case, _stack: ExitStack) -> None:
     case.toml += f'\n[mail]\nurl = "smtp://127.0.0.1:{free_port()}"\nsender = "g@school.example"\n'
 
 
+def _no_sign_on_secret(case: Case, _stack: ExitStack) -> None:
+    provider = f'title = "School"\nissuer = "https://127.0.0.1:{free_port()}"\nclient_id = "grader"\n'
+    case.toml += f"\n[sign_on.providers.school]\n{provider}"
+
+
+def _closed_sign_on(case: Case, stack: ExitStack) -> None:
+    _no_sign_on_secret(case, stack)
+    case.environ["GRADER_SIGN_ON_SCHOOL_SECRET"] = "a secret"
+
+
 def _no_database(case: Case, _stack: ExitStack) -> None:
     case.environ["GRADER_DATABASE_URL"] = f"sqlite:///{case.folder}/none.db"
 
@@ -440,6 +450,15 @@ FAULTS: list[tuple[Break, str, str, str, str]] = [
     ),
     (_no_mail, "✗ mail", "mail_unusable", "cannot be used (ConnectionRefusedError)", "correct mail.url"),
     (_no_mail_password, "✗ mail", "mail_password_missing", "set GRADER_MAIL_PASSWORD", "for the sweeper"),
+    (_closed_sign_on, "! single sign-on", "sign_on_without_https", "is not https", "https.md"),
+    (
+        _no_sign_on_secret, "✗ single sign-on school", "sign_on_secret_missing",
+        "set GRADER_SIGN_ON_SCHOOL_SECRET", "for the web app",
+    ),
+    (
+        _closed_sign_on, "✗ single sign-on school", "sign_on_provider",
+        "Grader may not connect to the provider", "single-sign-on.md",
+    ),
     (
         _bare_python, "! sandbox packages", "packages_missing",
         "without IPython, matplotlib, numpy", "make sandbox",
