@@ -75,7 +75,7 @@ EXEMPT: Mapping[str, str] = {
     "grading.integrations.oidc": _UNUSED,
     "grading.store.accounts.single_sign_on": _UNUSED,
     "grading.store.object_store": _UNUSED,
-    "workers.celery_worker": _LIMIT,
+    "workers.celery_worker.SUCCESSOR_S": _LIMIT,
     "workers.server.file_mover": _UNUSED,
     "grading.integrations.canvas": _LIMIT,
     "grading.broker.canaries.KEEP_S": _KEEPING,

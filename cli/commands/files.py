@@ -37,7 +37,7 @@ def files() -> None:
 @files.command("status")
 @click.pass_obj
 def files_status(settings: Settings) -> None:
-    """Show how many files are in the database and how many in the store."""
+    """Count the files in the database and in the object store."""
     config = settings.config.files
     with closing(Store(settings.config.database.url)) as store:
         schema.require_usable(store)
