@@ -216,7 +216,7 @@ def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
 @click.argument("sign_in_name")
 @click.pass_obj
 def user_reset_second_factor(settings: Settings, sign_in_name: str) -> None:
-    """Remove the second factor of SIGN_IN_NAME, who lost it.
+    """Remove the second factor of SIGN_IN_NAME.
 
     First make sure who asks. The account signs in with its password alone then, until a second factor is set
     up again. Its sessions end. A break-glass account becomes an ordinary account.
@@ -235,7 +235,7 @@ def user_reset_second_factor(settings: Settings, sign_in_name: str) -> None:
 @click.option("--off", is_flag=True, help="Make it an ordinary account again.")
 @click.pass_obj
 def user_break_glass(settings: Settings, sign_in_name: str, off: bool) -> None:
-    """Let SIGN_IN_NAME sign in with a password where `sign_on.local_accounts` is false.
+    """Let SIGN_IN_NAME sign in although passwords are off.
 
     The account needs a second factor: sign in and set one up on the page My account, before you turn local
     accounts off.
