@@ -30,7 +30,7 @@ daemon off;
 worker_processes auto;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log;
-events {{ worker_connections 768; }}
+events {{ worker_connections {connections}; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;
@@ -55,6 +55,8 @@ class Places:
     """Hosts and ports of the web apps; of several the files are those of deploy/web-hosts."""
     certificate: Path
     key: Path
+    connections: int = 768
+    """Of each process of nginx; Debian's by default."""
 
 
 def replaced(text: str, values: Mapping[str, str]) -> str:
@@ -112,7 +114,8 @@ def nginx(places: Places, shorter: Mapping[str, str]) -> list[str]:
     # the tests' folders are for their owner alone
     user = "user root root;" if os.getuid() == 0 else ""
     whole = places.folder / "nginx.conf"
-    whole.write_text(DEBIAN.format(folder=places.folder, user=user), encoding="utf-8")
+    text = DEBIAN.format(folder=places.folder, user=user, connections=places.connections)
+    whole.write_text(text, encoding="utf-8")
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     return [program, "-p", str(places.folder), "-c", str(whole), "-e", str(places.folder / "nginx.log")]
 

@@ -177,9 +177,10 @@ def opened(folder: Path, people: int, hosts: int, proxy: str, database: str) -> 
                 free_port(),
                 addresses,
                 *certificate,
+                connections=4 * people + 4096,
             )
             # everybody comes from one address here
-            shorter = {"limit_conn            grader_addresses 600;": "", "worker_connections 768": ""}
+            shorter = {r"limit_conn +grader_addresses 600;": ""}
             before = stack.enter_context(Proxy(proxy, places, shorter if proxy == "nginx" else {}))
             school.urls, school.certificate = [before.url], str(certificate[0])
         yield school

@@ -121,19 +121,23 @@ def _copy_submissions(session: Session, school: School, first: str, size: Size) 
             "finished_at": hours if size.state == "graded" else "null",
         },
     )  # fmt: skip
-    of_it = {"round_id": order.id("b")}
-    both = f" and (base.stage = 'analysis' or {full})" if full else ""
-    order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'{both}", of_it)
-    # the answers of one class have forty keys
-    answer = {**of_it, **mine, "assignment_id": assignment, "key": f"base.key || ({member}) % 40"}
-    some = f" and {full}" if full else ""
-    order.copy(tables.Answer.__table__, f"base.round_id = '{base}'{some}", answer)
-    if size.state == "graded":
-        _copy_grades(order, base, size)
+    key = f"base.key || ({member}) % 40"
+    _copy_stages(order, base, {**mine, "assignment_id": assignment, "key": key}, size)
     if size.audit:
         _copy_audit(session, school, size)
     if size.full is not None:
         _copy_messages(session, size)
+
+
+def _copy_stages(order: Copies, base: str | None, answer: dict[str, str], size: Size) -> None:
+    """And answers, of which those of one class have forty keys, and grades."""
+    of_it, full = {"round_id": order.id("b")}, _full(size)
+    both = f" and (base.stage = 'analysis' or {full})" if full else ""
+    order.copy(tables.RoundStage.__table__, f"base.round_id = '{base}'{both}", of_it)
+    some = f" and {full}" if full else ""
+    order.copy(tables.Answer.__table__, f"base.round_id = '{base}'{some}", {**of_it, **answer})
+    if size.state == "graded":
+        _copy_grades(order, base, size)
 
 
 def _full(size: Size) -> str:

@@ -92,6 +92,13 @@ def add_people(session: Session, size: Size) -> School:
         if role:
             for course in courses[:: size.courses // size.each]:
                 users.enrol(session, user.id, course, role)
+    students = _students(session, courses, size)
+    for numbers in (students, courses, assignments, known):
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "the database was not empty"
+    return School(courses[0], assignments[: size.assignments], students, staff, known[0])
+
+
+def _students(session: Session, courses: Sequence[int], size: Size) -> list[int]:
     moment = now(session)
     people = [
         {"name": f"Student {n:04d}", "email": f"s{n}@school.example", "created_at": moment}
@@ -111,9 +118,7 @@ def add_people(session: Session, size: Size) -> School:
         for course in courses[number % apart :: apart]
     ]
     session.execute(insert(tables.Membership), members)
-    for numbers in (students, courses, assignments, known):
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "the database was not empty"
-    return School(courses[0], assignments[: size.assignments], students, staff, known[0])
+    return students
 
 
 def _copied_courses(session: Session, count: int) -> tuple[list[int], list[int], list[int]]:

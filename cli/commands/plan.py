@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import click
@@ -79,18 +80,11 @@ def plan(
         plan_year(settings, Options(machines, prompt, shared, outputs, seed, as_json, plot))
         return
     written = outputs_of(outputs)
-    unknown: list[str] = []
-    sandbox: Rate | None = None
     if machines is not None:
-        tokens = {**OUTPUT, **written}
-        stations = from_file(machines, {s: Size(prompt, shared, n) for s, n in tokens.items()})
-        stages = sorted({stage for one in stations for stage in one.peer.speed_profiles})
+        shop = _of_file(machines, prompt, shared, written)
     else:
-        config = settings.running
-        dispatch = open_dispatch(config)
-        stations, unknown = from_config(config, dispatch.machines(), written)
-        sandbox = rate_of_checks(dispatch.parts())
-        stages = list(grading_stages(config.stages))
+        shop = _of_cluster(settings, written)
+    stations, stages, unknown, sandbox = shop.stations, shop.stages, shop.unknown, shop.sandbox
     if strange := sorted(written.keys() - stages):
         raise click.BadParameter(f"No machine has the stage {', '.join(strange)}.", param_hint="--output")
     try:
@@ -102,6 +96,29 @@ def plan(
         click.echo(json.dumps(result, indent=2))
     else:
         _show(found, stations, unknown, sandbox)
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """The machines that a plan is made for."""
+
+    stations: list[planning.Machine]
+    stages: list[str]
+    unknown: list[str] = field(default_factory=list)
+    sandbox: Rate | None = None
+
+
+def _of_file(path: Path, prompt: int, shared: int, written: Mapping[str, int]) -> _Cluster:
+    tokens = {**OUTPUT, **written}
+    stations = from_file(path, {stage: Size(prompt, shared, n) for stage, n in tokens.items()})
+    return _Cluster(stations, sorted({stage for one in stations for stage in one.peer.speed_profiles}))
+
+
+def _of_cluster(settings: Settings, written: Mapping[str, int]) -> _Cluster:
+    config = settings.running
+    dispatch = open_dispatch(config)
+    stations, unknown = from_config(config, dispatch.machines(), written)
+    return _Cluster(stations, list(grading_stages(config.stages)), unknown, rate_of_checks(dispatch.parts()))
 
 
 def _as_dict(found: planning.Plan, stations: list[planning.Machine], unknown: list[str]) -> dict[str, object]:

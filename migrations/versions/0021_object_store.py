@@ -11,13 +11,11 @@ revision = "0021_since_0002"
 down_revision = "0020_since_0002"
 branch_labels = None
 depends_on = None
-TO_MOVE = sa.text("object_key IS NULL AND size > 65536")
 
 
 def upgrade() -> None:
     """To this revision."""
     op.add_column("blobs", sa.Column("object_key", sa.String(length=100), nullable=True))
-    op.create_index("blobs_to_move", "blobs", ["size"], sqlite_where=TO_MOVE, postgresql_where=TO_MOVE)
     op.create_table(
         "unused_objects",
         sa.Column("key", sa.String(length=100), nullable=False),
@@ -33,5 +31,4 @@ def downgrade() -> None:
     if op.get_bind().execute(count).scalar_one():
         raise RuntimeError("files are in the object store; move them with `grader files to-database` first")
     op.drop_table("unused_objects")
-    op.drop_index("blobs_to_move", "blobs")
     op.drop_column("blobs", "object_key")
