@@ -18,6 +18,8 @@ from grading.store.views.staff_home import WorkCountCache
 from grading.store.views.submission_lists import Filters
 
 pages = Blueprint("home", __name__)
+MOST_QUIET = 5
+"""Assignments of a course without open work that are listed: those that are due last."""
 
 
 @pages.get("/")
@@ -30,8 +32,9 @@ def home() -> str:
         mine = student_home.load_home(session, actor.user_id, studied) if studied or not actor.staff else None
         moment = now(session)
     return render_template(
-        "home/home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied)
-    )
+        "home/home.html", mine=mine, waits=waits, now=moment, actor=actor, studies=bool(studied),
+        most_quiet=MOST_QUIET,
+    )  # fmt: skip
 
 
 @pages.get("/submissions")

@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy.exc import OperationalError
 
 from app.accounts import sign_in as sign_in_pages
+from app.home import views as home_pages
 from app.reports.annotated_submission import documents
 from app.web.markdown import markdown
 from app.web.security import safe_next
@@ -304,6 +305,22 @@ def test_dashboard_filters_and_pages(database_url: str) -> None:
     for url in ("/submissions/%00", "/classes/a%00", "/tokens/99999999999999999999/revoke"):
         assert teacher.get(url).status_code in (404, 405)
     school.close()
+
+
+def test_staff_see_few_of_the_assignments_without_open_work(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = school.client("teacher")
+    assert teacher.get("/").get_data(as_text=True).count('class="waits-name"') == 2
+    monkeypatch.setattr(home_pages, "MOST_QUIET", 1)
+    page = teacher.get("/").get_data(as_text=True)
+    assert page.count('class="waits-name"') == 1
+    assert "1 more assignment with nothing to do" in page
+    school.submit("anna", school.assignment)
+    school.submit("anna", school.quick)  # both have open work now
+    page = teacher.get("/").get_data(as_text=True)
+    assert page.count('class="waits-name"') == 2
+    assert "with nothing to do" not in page
 
 
 def test_staff_who_study_elsewhere_see_both(school: School) -> None:
