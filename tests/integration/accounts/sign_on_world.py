@@ -7,7 +7,9 @@ standards say: client secret, redirect URI, code once, PKCE.
 from __future__ import annotations
 
 import hashlib
+import html
 import json
+import re
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -252,3 +254,15 @@ def campus(place: Path | str, **university: Any) -> Iterator[Campus]:
     with patch(ASK, ask):
         yield made
     school.close()
+
+
+def logged_out(here: Campus, token: str, name: str = "university") -> tuple[int, dict[str, Any]]:
+    """Status and answer of a back-channel logout."""
+    answer = here.browser().post(f"/sign-on/{name}/logout", data={"logout_token": token}, base_url=PUBLIC)
+    assert answer.headers["Cache-Control"] == "no-store"
+    return answer.status_code, answer.get_json()
+
+
+def text_of(page: str) -> str:
+    """The words of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
