@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.web.services import Services, services
+from grading.broker.rate_counts import answers
 from grading.store import Store, schema
 from grading.store.away import refuses_password
 from grading.store.database import now
@@ -51,15 +52,17 @@ class Readiness:
 def readiness() -> Readiness:
     """Look at the database, Redis, the machines and the clock."""
     app_services = services()
-    dispatch = app_services.dispatch
-    backlog = dispatch.backlog()
-    alive = sum(machine.alive for machine in dispatch.machines())
+    dispatch, counts = app_services.dispatch, app_services.rate_counts
+    # who asks gives up after seconds, and would stop sending requests here if this waited for Redis
+    there = counts is None or answers(counts)
+    backlog = dispatch.backlog() if there else None
+    alive = sum(machine.alive for machine in dispatch.machines()) if there else 0
     away = REDIS_REFUSED if dispatch.password_refused() else "away; work waits in the database"
     redis = "ok" if backlog is not None else away
     clock, status = "ok", "ok" if backlog is not None and alive else "degraded"
     try:
         usable, database = FITS[schema.fit_of(schema.current_revision(app_services.store))]
-        wrong_s = _clock_wrong_s(app_services)
+        wrong_s = _clock_wrong_s(app_services) if there else 0.0
         if wrong_s:
             clock = f"differs by {wrong_s:.0f} s from the database and Redis; synchronize it by NTP"
     except SQLAlchemyError as error:

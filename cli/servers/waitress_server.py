@@ -101,11 +101,12 @@ class HttpServer:
         while not self._stopping and time.monotonic() < self._drained_at:
             self._turn()
         for server in self._servers:
-            _accept_waiting(server)
+            _accept_waiting(server, self.adjustments.backlog)
             server.accepting = False
             server.del_channel()
             server.socket.close()
         end = time.monotonic() + self.graceful_s
+        self._turn()  # reads what was sent on connections that were accepted last
         while self._busy() and time.monotonic() < end:
             self._turn()
         wasyncore.close_all(self._map)
@@ -127,7 +128,7 @@ class HttpServer:
         self._drained_at = time.monotonic() + self.drain_s
 
     def stop(self) -> None:
-        """Take no new connections, and end when the open requests are answered; from any thread."""
+        """Take no new connections, and end when open requests came and are answered; from any thread."""
         if self._stopping:
             return
         # first, as `serve` closes the triggers once it sees that it ends; it looks again within `look_s`
@@ -152,14 +153,16 @@ class HttpServer:
 
     def _busy(self) -> bool:
         channels = [channel for server in self._servers for channel in server.active_channels.values()]
-        return any(channel.requests or channel.total_outbufs_len for channel in channels)
+        return any(one.requests or one.request is not None or one.total_outbufs_len for one in channels)
 
 
-def _accept_waiting(server: BoundedServer) -> None:
+def _accept_waiting(server: BoundedServer, most: int) -> None:
     """Accept connections that the system accepted already: it would reset them with the listening socket."""
     waiting = select.poll()
     waiting.register(server.socket, select.POLLIN)
-    while waiting.poll(0):
+    for _ in range(most):  # without free file numbers none is accepted, and all go on waiting
+        if not waiting.poll(0):
+            break
         server.handle_accept()
 
 

@@ -5,8 +5,9 @@ It gives up soon: a request that is counted must not wait long for a Redis that 
 
 from __future__ import annotations
 
-from redis import ConnectionPool
+from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
 from redis.retry import Retry
 
 from grading.broker.connections import open_pool
@@ -21,3 +22,16 @@ def open_rate_counts(url: str) -> ConnectionPool:
     return open_pool(
         url, socket_connect_timeout=PATIENCE_S, socket_timeout=PATIENCE_S, retry=Retry(NoBackoff(), 0)
     )
+
+
+def answers(pool: ConnectionPool) -> bool:
+    """Whether Redis answers on one of these connections within PATIENCE_S, be it with a refusal."""
+    try:
+        Redis(connection_pool=pool).ping()
+    except AuthenticationError:
+        return True
+    except (ConnectionError, TimeoutError):
+        return False
+    except RedisError:
+        return True
+    return True

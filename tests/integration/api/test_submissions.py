@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import io
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.operations import readiness
 from grading.broker.heartbeats import Lease
+from grading.broker.rate_counts import open_rate_counts
 from grading.domain.round_states import RoundState
 from grading.store import schema as store_schema
 from grading.store import tables
@@ -336,7 +338,13 @@ def test_ready_says_what_is_missing(school: School, monkeypatch: pytest.MonkeyPa
         school.dispatch.away = True  # nobody says who is right
         assert client.get("/readyz").status_code == 200
     app = school.app
-    app.extensions["grader"] = replace(app.extensions["grader"], draining=lambda: True)
+    with socket.create_server(("127.0.0.1", 0)) as silent, monkeypatch.context() as patch:
+        patch.setattr(school.dispatch, "backlog", pytest.fail)  # which would wait for longer
+        counts = open_rate_counts(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        app.extensions["grader"] = replace(app.extensions["grader"], rate_counts=counts)
+        hangs = client.get("/readyz")
+        assert (hangs.status_code, hangs.get_json()["status"]) == (200, "degraded")
+    app.extensions["grader"] = replace(app.extensions["grader"], rate_counts=None, draining=lambda: True)
     draining = client.get("/readyz")
     assert (draining.status_code, draining.get_json()["status"]) == (503, "draining")
 

@@ -30,7 +30,7 @@ from grading.store.submissions.intake import IncomingSubmission
 from migrations.online import LOCK_TIMEOUT_S
 from tests.support.services import PostgresDatabases
 
-BEFORE_THE_RULE = 21
+BEFORE_THE_RULE = 20
 """The number of the last revision that was made when there was no database of years."""
 OF_EACH_SUBMISSION = ("submissions", "rounds", "runs")
 LARGE = frozenset(

@@ -256,6 +256,25 @@ def test_while_it_drains_each_request_is_the_last_of_its_connection() -> None:
         thread.join(20)
 
 
+def test_an_upload_that_is_arriving_when_it_stops_is_answered() -> None:
+    number = free_port()
+    bounds = Bounds(body_bytes=1000, look_s=LOOK_S)
+    server = HttpServer("127.0.0.1", number, threads=1, graceful_s=20, bounds=bounds, build=build)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        until(lambda: answered(number), 10, "the server answers")
+        with socket.create_connection(("127.0.0.1", number), timeout=20) as slow:
+            slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nfirst")
+            server.stop()
+            until(lambda: not _connects(number), 20, "new connections are refused")
+            slow.sendall(b" half")
+            assert b"".join(iter(lambda: slow.recv(4096), b"")).endswith(b"here")
+    finally:
+        server.stop()
+        thread.join(20)
+
+
 def _closes(connection: http.client.HTTPConnection) -> bool:
     connection.request("GET", "/")
     answer = connection.getresponse()
