@@ -213,6 +213,17 @@ class _Watched:
             else:
                 return
 
+    def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+        """Connect inside a command that lost its connection: to whatever is the primary now.
+
+        redis-py asks the sentinels in `connect` only; a host that is gone would be dialled at each try.
+        """
+        one = cast(Any, self)
+        if retry_socket_connect:  # `connect` has asked, and passes False
+            one.connect_to(one.connection_pool.get_master_address())
+        else:
+            super().connect_check_health(check_health, False)  # type: ignore[misc]
+
     def _connect(self) -> socket.socket:
         made = cast(socket.socket, super()._connect())  # type: ignore[misc]
         # known of the pool: this Sentinels and the host that it gave
