@@ -295,7 +295,11 @@ def _with_successor(config: Config, only: str | None, *, install: bool) -> None:
             "be the user default, which is disabled."
         )
     renew = [config.machine(only).name] if only else []
-    new = redis_users.install(config, keys, (user, password), renew)
+    try:
+        new = redis_users.install(config, keys, (user, password), renew)
+    except redis_users.UsersNotInstalled as error:
+        _say_addresses(config, error.new, keys)  # given again, the command keeps these and prints none
+        raise
     click.echo("Every Redis and every sentinel has its users.")
     _say_addresses(config, new, keys)
 

@@ -43,6 +43,11 @@ class UsersNotInstalled(GraderError):
 
     code = "redis_users_not_installed"
 
+    def __init__(self, message: str, new: Mapping[str, str] | None = None) -> None:
+        """`new`: new passwords, by user, which some of them took; nobody can find them out later."""
+        super().__init__(message)
+        self.new = new or {}
+
 
 def passwords(keys: Keyring) -> dict[str, str]:
     """Of the users beside server and machines, by who uses them; made of the server's, always the same."""
@@ -123,7 +128,7 @@ def install(
     """Give every Redis of the set and every sentinel its users; what `admin` (user, password) may.
 
     Machines keep the passwords that they have on the primary, but for those in `renew`. Returns the passwords
-    that are new, by user. Raises UsersNotInstalled and names the first that did not take them.
+    that are new, by user. Raises UsersNotInstalled, which names the first that did not take them.
     """
     address = redis_url.parse(config.redis.url)
     address = replace(address, sentinel_user=admin[0], sentinel_password=admin[1])
@@ -143,10 +148,10 @@ def install(
     secrets |= {user: redis_acl.hashed(password) for user, password in new.items()}
     wanted = [*redis_acl.lines_of(config, secrets), *lines(keys)]
     for place in found:
-        with _as_admin(address, place, admin) as client:
+        with _as_admin(address, place, admin, new) as client:
             _give(client, wanted)
     for place in address.hosts:
-        with _as_admin(address, place, admin, database=0) as client:
+        with _as_admin(address, place, admin, new, database=0) as client:
             _give(client, sentinel_lines(keys))
     return new
 
@@ -173,7 +178,11 @@ def _give(client: Redis, wanted: Sequence[str]) -> None:
 
 @contextmanager
 def _as_admin(
-    address: Address, place: Place, admin: tuple[str, str], database: int | None = None
+    address: Address,
+    place: Place,
+    admin: tuple[str, str],
+    new: Mapping[str, str] | None = None,
+    database: int | None = None,
 ) -> Iterator[Redis]:
     user, password = admin
     by = replace(address, user=user, password=password)
@@ -184,5 +193,6 @@ def _as_admin(
     except RedisError as error:
         raise UsersNotInstalled(
             f"{place[0]}:{place[1]} did not take the users: {error}. It needs `aclfile` in its configuration "
-            f"and an administrator {user} with this password; then give the command again."
+            f"and an administrator {user} with this password; then give the command again.",
+            new,
         ) from None

@@ -155,3 +155,19 @@ def test_a_stranger_is_noticed_on_a_sentinel(redis: RedisSet) -> None:
     assert redis_acl.open_to_strangers(redis.url) == [HOST]
     redis.sentinels[1].end()
     assert "sentinel_away" in findings(redis)
+
+
+def test_new_passwords_are_printed_when_a_sentinel_is_away_meanwhile(
+    redis: RedisSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text(config_of([MachineSpec("one")], 8000))
+    monkeypatch.setenv("GRADER_REDIS_URL", redis.url)
+    monkeypatch.setenv("GRADER_REDIS_ADMIN", ":".join(ADMIN))
+    redis.sentinels[1].end()
+    words = ["--config", str(tmp_path / "config.toml"), "redis", "acl", "--install", "--machine", "one"]
+    told = CliRunner().invoke(grader, words)
+    assert "did not take the users" in str(told.exception)
+    user, _, address = told.stderr.strip().partition(": GRADER_REDIS_URL=")
+    assert user == "machine.one"
+    with sentinels.connected_to(parse(address), (HOST, redis.primary().port)) as client:
+        assert client.ping()
