@@ -85,6 +85,12 @@ def reopen(session: Session, kind: str, key: str) -> bool:
     return session.execute(statement.returning(_OUTBOX.c.id)).first() is not None
 
 
+def reset(session: Session, kind: str, key: str) -> None:
+    """Make an open row due at once, with all its tries. One that is done meanwhile stays done."""
+    fresh = {"not_before": now(session), "tries": 0, "error": ""}
+    session.execute(_OUTBOX.update().where(*_open(kind, key)).values(fresh))
+
+
 def hold(session: Session, kind: str, key: str, seconds: float) -> Hold | None:
     """Hold a row that is due, which counts a try. None when it is done, or not due."""
     moment = now(session)

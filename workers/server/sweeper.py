@@ -210,7 +210,8 @@ class Sweeper:
         except FilesUnavailable as error:
             log.warning("round %s is prepared later: %s", round_id, error)
             with self.server.store.write() as session:
-                outbox.reopen(session, "prepare", round_id)  # no try: the round is not what fails
+                # no try: the round is not what fails; and another process may have prepared it meanwhile
+                outbox.reset(session, "prepare", round_id)
 
     def _combine_forgotten(self) -> None:
         with self.server.store.read() as session:

@@ -27,7 +27,7 @@ from grading.broker import celery_app
 from grading.broker.canaries import Canaries
 from grading.broker.erasure import withdraw
 from grading.config.settings import Limits, Retention, SandboxSettings
-from grading.domain.errors import SandboxUnavailable
+from grading.domain.errors import FilesUnavailable, SandboxUnavailable
 from grading.domain.messages import verbatim
 from grading.domain.round_states import RoundState
 from grading.store import Store, outbox, schema
@@ -55,6 +55,7 @@ from workers.sandbox.worker import (
     register,
     run_round,
 )
+from workers.server.context import Server
 from workers.server.prepare import prepare
 from workers.server.sweeper import Sweeper
 
@@ -344,6 +345,24 @@ def test_what_a_killed_pool_had_is_sent_again_although_others_wait(school: Schoo
         # one for who waits anyway, one for what was taken, and the canary
         assert len(redis.lrange("sandbox", 0, -1)) == 3
     assert school.rows(had)["execute"].tries == 1
+
+
+def test_a_round_that_was_handed_on_while_the_sweeper_had_no_files_is_not_handed_on_again(
+    lite: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_id = lite.received("ada")
+
+    def by_another(server: Server, of: str) -> bool:
+        prepare(server, of)
+        raise FilesUnavailable
+
+    monkeypatch.setattr("workers.server.sweeper.prepare", by_another)
+    lite.later(round_id)
+    Sweeper(lite.server).step()
+    assert lite.holding.take(round_id) is not None
+    assert not prepare(lite.server, round_id)
+    assert lite.rows(round_id)["prepare"].done_at is not None
+    assert lite.rows(round_id)["execute"].tries == 1  # held, so nobody else holds it by the same number
 
 
 def test_what_waits_is_prepared_when_nothing_shall_be_run_any_more(lite: School) -> None:

@@ -37,7 +37,7 @@ def test_a_command_that_is_tried_again_goes_to_the_primary_of_now() -> None:
     with socket.create_server(("127.0.0.1", 0)) as lost, socket.create_server(("127.0.0.1", 0)) as promoted:
         answering = threading.Thread(target=answer_one, args=(promoted,), daemon=True)
         answering.start()
-        pool = SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        pool = SentinelConnectionPool(
             "grader",
             Promoting([lost.getsockname(), promoted.getsockname()]),
             connection_class=PrimaryConnection,
