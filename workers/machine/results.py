@@ -81,6 +81,10 @@ REMEMBER_S = 120.0
 MOST_REMEMBERED = 256
 
 
+SentResult = tuple[float, Callable[[], None]]
+"""When it was sent, and what sends it once more."""
+
+
 class SentResults:
     """What was sent lately, and how it is sent again, as a successor of Redis may not have it.
 
@@ -89,11 +93,11 @@ class SentResults:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._sent: deque[tuple[float, Callable[[], None]]] = deque(maxlen=MOST_REMEMBERED)
+        self._sent: deque[SentResult] = deque(maxlen=MOST_REMEMBERED)
         self._lost = threading.Event()
 
     def remember(self, again: Callable[[], None]) -> None:
-        """A result was sent; `again` sends it once more, and raises redis errors."""
+        """A result was sent; `again` tries once to send it once more, and raises one of AWAY."""
         self._sent.append((self._clock(), again))
         while self._sent and self._clock() - self._sent[0][0] > REMEMBER_S:
             self._sent.popleft()
@@ -107,21 +111,32 @@ class SentResults:
         while not stop.is_set():
             if self._lost.wait(LOOK_S):
                 self._lost.clear()
-                self.send_again()
+                self.send_again(stop)
 
-    def send_again(self) -> None:
-        """All of the last two minutes; what cannot be sent is found missing by the server.
+    def send_again(self, stop: threading.Event) -> None:
+        """All of the last two minutes; what cannot be sent meanwhile is found missing by the server.
 
-        The newest first: their messages may lie in the queues of the new primary and be taken again.
+        The newest first: their messages may lie in the queues of the new primary and be taken again. Ends
+        when there is doubt once more, as then all must be sent to yet another primary.
         """
-        kept = reversed(list(self._sent))
-        recent = [again for sent, again in kept if self._clock() - sent <= REMEMBER_S]
-        log.info("redis has a new primary, sending %d results again", len(recent))
-        for again in recent:
-            try:
-                again()
-            except AWAY as error:
-                log.warning("%s, a result could not be sent again: %s", why_away(error), error)
+        left = list(reversed(list(self._sent)))
+        log.info("redis has a new primary, sending %d results again", len(left))
+        while left:
+            left = [one for one in left if self._wanted(one) and not _sent(one)]
+            if left and (stop.is_set() or self._lost.wait(LOOK_S)):
+                return
+
+    def _wanted(self, one: SentResult) -> bool:
+        return self._clock() - one[0] <= REMEMBER_S
+
+
+def _sent(one: SentResult) -> bool:
+    try:
+        one[1]()
+    except AWAY as error:
+        log.warning("%s, a result could not be sent again yet: %s", why_away(error), error)
+        return False
+    return True
 
 
 Send = Callable[[Mapping[str, Any], str], None]

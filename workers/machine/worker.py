@@ -250,7 +250,7 @@ class MachineProcess:
         offer(self.send, content, secret, self.stop)
 
     def _send_again(self, content: Mapping[str, Any], working: RunInHand) -> None:
-        self._offer(content, working.job.secret)
+        self.send(content, working.job.secret)
         self.claiming.finish(working)
 
     def get_ready(self) -> None:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
+import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from workers.machine.results import LOOK_S, MOST_REMEMBERED, REMEMBER_S, SentResults
+
+
+def stopped() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 def test_what_was_sent_lately_is_sent_again_and_one_that_fails_stops_no_other() -> None:
@@ -21,8 +29,40 @@ def test_what_was_sent_lately_is_sent_again_and_one_that_fails_stops_no_other() 
     results.remember(away)
     results.remember(lambda: sent.append("new"))
     results.remember(lambda: sent.append("newer"))
-    results.send_again()
+    results.send_again(stopped())
     assert sent == ["newer", "new"]
+
+
+def test_what_no_primary_takes_is_given_up_when_it_is_old_and_tried_again_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.machine.results.LOOK_S", 0)
+    now, tries = 0.0, list[str]()
+    results, stop = SentResults(clock=lambda: now), threading.Event()
+
+    def refused(name: str) -> None:
+        nonlocal now
+        tries.append(name)
+        now += 0.4 * REMEMBER_S
+        raise RedisConnectionError("out of memory")
+
+    for name in ("one", "two"):
+        results.remember(partial(refused, name))
+    results.send_again(stop)
+    assert tries == ["two", "one", "two"]
+
+
+def test_a_further_doubt_begins_with_all_results_again() -> None:
+    results, tries = SentResults(), list[str]()
+
+    def doubted() -> None:
+        tries.append("tried")
+        results.doubt()
+        raise RedisConnectionError("this one is none any more, either")
+
+    results.remember(doubted)
+    results.send_again(threading.Event())
+    assert tries == ["tried"]
 
 
 def test_no_more_are_kept_than_memory_allows() -> None:
@@ -30,7 +70,7 @@ def test_no_more_are_kept_than_memory_allows() -> None:
     results = SentResults()
     for number in range(MOST_REMEMBERED + 5):
         results.remember(lambda number=number: sent.append(number))
-    results.send_again()
+    results.send_again(stopped())
     assert len(sent) == MOST_REMEMBERED
 
 
