@@ -168,6 +168,15 @@ def answer(name: str) -> BaseResponse:
     session.clear()
     session.permanent = True
     login_user(found)
+    if arrived.reset:
+        flash(
+            _(
+                "Your account is now opened by %(title)s only: its password and API tokens from before no "
+                "longer work. Create new tokens if you need them.",
+                title=known.title,
+            ),
+            "warning",
+        )
     return redirect(safe_next(begun.get("next")) or url_for("home.home"), 303)
 
 

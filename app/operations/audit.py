@@ -261,6 +261,10 @@ SENTENCES: Mapping[str, str] = {
     "sign_on.link": N_("%(who)s linked a sign-in at a provider with their account."),
     "sign_on.link_by_rule": N_("The account of %(what)s was linked with a sign-in at a provider, by a rule."),
     "sign_on.unlink": N_("%(who)s unlinked a sign-in at a provider from their account."),
+    "sign_on.reset": N_(
+        "Password, sessions and API tokens of %(what)s ended: a sign-in at a provider was linked by a rule, "
+        "or gave new rights."
+    ),
     "sign_on.sign_out": N_("A provider signed %(what)s out."),
     "password.set": N_("A new password was set for %(what)s."),
     "password.check": N_("%(who)s entered the current password to change it."),

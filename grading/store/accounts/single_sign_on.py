@@ -69,6 +69,8 @@ class Arrival:
 
     user_id: int
     identity_id: int
+    reset: bool = False
+    """Its password or API tokens from before ended with this sign-in."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +110,48 @@ def sign_in(store: Store, person: Person, nonce: str, moment: float) -> Arrival:
 
 
 def _arrive(session: Session, person: Person) -> Arrival:
-    identity = _identity(session, person) or _linked_by_rule(session, person) or _made(session, person)
+    known = _identity(session, person)
+    linked = None if known else _linked_by_rule(session, person)
+    identity = known or linked or _made(session, person)
     user = session.get_one(User, identity.user_id, with_for_update=True)
     if user.disabled:
         raise AccountRefused(DISABLED)
     _follow(user, identity, person)
+    before = _rights(session, user)
     _apply(session, user, identity, person.grants)
+    risen = any(after > had for after, had in zip(_rights(session, user), before, strict=True))
+    reset = bool(linked or risen) and not user.break_glass and _end_other_ways_in(session, user, identity)
     detail = {"provider": identity.provider}
     write_audit(session, f"user:{user.id}", "sign_in", f"user:{user.id}", detail)
     session.flush()
-    return Arrival(user.id, identity.id)
+    return Arrival(user.id, identity.id, reset)
+
+
+def _rights(session: Session, user: User) -> tuple[bool, bool]:
+    """Whether they are an administrator, and staff anywhere."""
+    return user.administrator, bool(STAFF & set(users.roles(session, user.id).values()))
+
+
+def _end_other_ways_in(session: Session, user: User, identity: Identity) -> bool:
+    """Leave this identity as the only way into an account; returns whether it had a password or API tokens.
+
+    Up to now an instructor could make a link for this student's password, use it before the person came, and
+    with it make tokens, set up a second factor or link a sign-in of their own. None of that may open what the
+    account has from now on.
+    """
+    password = user.password_hash is not None
+    user.password_hash = None
+    user.sessions += 1
+    sessions.end_sessions(session, user.id)
+    tokens = credentials.revoke_tokens(session, user.id, "system")
+    users.expire_reset_links(session, [user.id])
+    second_factor.delete_all(session, user.id)
+    others = (Identity.user_id == user.id, Identity.id != identity.id, Identity.provider.startswith(PREFIX))
+    unlinked = session.scalars(delete(Identity).where(*others).returning(Identity.provider)).all()
+    if password or tokens or unlinked:
+        detail = {"provider": identity.provider, "tokens": tokens, "unlinked": len(unlinked)}
+        write_audit(session, "system", "sign_on.reset", f"user:{user.id}", detail)
+    return password or tokens > 0
 
 
 def _identity(session: Session, person: Person) -> Identity | None:
