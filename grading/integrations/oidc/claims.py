@@ -35,13 +35,15 @@ def person_of(
     asks_email = EMAIL in (provider.sign_in_name_claim, *(rule.claim for rule in provider.rules))
     if asks_email and email and not verified:
         raise SignOnRefused(EMAIL_UNVERIFIED)
+    name, grants = _sign_in_name(provider, claims), grants_of(provider.rules, claims)
     return Person(
         provider=provider_of(provider.issuer),
         subject=subject,
         name=name_of(claims) or text_of(claims.get("preferred_username")),
         email=email if verified else "",
-        sign_in_name=_sign_in_name(provider, claims),
-        grants=grants_of(provider.rules, claims),
+        # or who is not let in by the rules would come in by an account that is there
+        sign_in_name=name if grants.fits or not provider.rules else "",
+        grants=grants,
     )
 
 

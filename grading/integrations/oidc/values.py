@@ -86,7 +86,7 @@ class Person:
     email: str = ""
     """Only if the provider says that it verified the address; it identifies nobody."""
     sign_in_name: str = ""
-    """The value of `sign_in_name_claim`."""
+    """The value of `sign_in_name_claim`; empty for who fits no rule of a provider that has rules."""
     grants: Grants = Grants()
 
 

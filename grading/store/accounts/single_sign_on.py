@@ -45,6 +45,11 @@ OTHER_SUBJECT_LINKED = define_message(
     "The account with your sign-in name is linked with another person at this provider. Ask an administrator "
     "of Grader.",
 )
+OTHER_PROVIDER_LINKED = define_message(
+    "sign_on.other_provider_linked",
+    "The account with your sign-in name is linked with another provider. Sign in with that one, then link "
+    "this one on the page My account.",
+)
 LINKED_ELSEWHERE = define_message(
     "sign_on.linked_elsewhere", "This sign-in is already linked with another account in Grader."
 )
@@ -173,6 +178,8 @@ def _linked_by_rule(session: Session, person: Person) -> Identity | None:
         raise AccountRefused(OF_ITS_OWNER)
     if _linked_at(session, user.id, person.provider):
         raise AccountRefused(OTHER_SUBJECT_LINKED)
+    if list_sign_ons(session, user.id):  # a provider gets no say over people of another
+        raise AccountRefused(OTHER_PROVIDER_LINKED)
     return _add(session, user, person, "sign_on.link_by_rule", "system")
 
 

@@ -228,18 +228,24 @@ class Campus:
             return tuple(session.query(table).count() for table in counted)
 
 
-def settings(**university: Any) -> dict[str, Any]:
+def settings(partner: Mapping[str, Any], **university: Any) -> dict[str, Any]:
     first = {"title": "University", "issuer": ISSUER, "client_id": "grader", "rules": RULES, **university}
-    second = {"title": "Partner", "issuer": OTHER, "client_id": "grader"}
+    second = {"title": "Partner", "issuer": OTHER, "client_id": "grader", **partner}
     return {"providers": {"university": first, "partner": second}}
 
 
 @contextmanager
-def campus(place: Path | str, **university: Any) -> Iterator[Campus]:
+def campus(
+    place: Path | str, partner: Mapping[str, Any] | None = None, **university: Any
+) -> Iterator[Campus]:
     """Both providers answer in this process; an address that the rules of SSRF refuse is refused."""
     school = School(place, public_url=PUBLIC)
     machines = [one.model_dump() for one in school.services.config.machines]
-    whole = {"server": {"public_url": PUBLIC}, "machines": machines, "sign_on": settings(**university)}
+    whole = {
+        "server": {"public_url": PUBLIC},
+        "machines": machines,
+        "sign_on": settings(partner or {}, **university),
+    }
     secrets = {"university": SECRET, "partner": SECRET}
     school.services = replace(school.services, config=parse(whole), sign_on_secrets=secrets)
     made = Campus(school)

@@ -223,19 +223,23 @@ def test_a_sign_in_name_by_the_operators_rule(tmp_path: Path) -> None:
     with campus(tmp_path, sign_in_name_claim="student_id") as here:
         people = here.university.people
         people["s-1"] = {**NAME, "student_id": "ben"}
+        answer = here.sign_in(here.browser(), "s-1")
+        assert "nothing that gives you one" in text_of(answer.get_data(as_text=True)), "no rule lets them in"
+        inside = {**NAME, "hd": "school.test"}
+        people["s-1"] = {**inside, "student_id": "ben"}
         browser = here.browser()
         assert here.sign_in(browser, "s-1").status_code == 303
         assert here.reader(browser) == here.school.users["ben"]
-        people["s-2"] = {**NAME, "student_id": "ben"}  # the number was given again
+        people["s-2"] = {**inside, "student_id": "ben"}  # the number was given again
         answer = here.sign_in(here.browser(), "s-2")
         assert "linked with another person" in text_of(answer.get_data(as_text=True))
-        people["s-3"] = {**NAME, "student_id": "admin"}
+        people["s-3"] = {**inside, "student_id": "admin"}
         answer = here.sign_in(here.browser(), "s-3")
         assert "Its owner must link it" in text_of(answer.get_data(as_text=True))
-        people["s-4"] = {**NAME, "student_id": ["ben", "anna"]}
+        people["s-4"] = {**inside, "student_id": ["ben", "anna"]}
         answer = here.sign_in(here.browser(), "s-4")
         assert "is not 1 to 200 printable characters" in text_of(answer.get_data(as_text=True))
-        people["s-5"] = {**NAME, "student_id": "new-5", "hd": "school.test"}
+        people["s-5"] = {**inside, "student_id": "new-5"}
         browser = here.browser()
         here.sign_in(browser, "s-5")
         with here.school.store.read() as session:
@@ -249,15 +253,36 @@ def test_an_email_as_sign_in_name_must_be_verified(tmp_path: Path) -> None:
         with here.school.store.write() as session:
             ben = session.get_one(tables.User, here.school.users["ben"])
             ben.identities[0].subject = "ben@school.test"
-        here.university.people["eve"] = {"email": "ben@school.test", "email_verified": False}
+        here.university.people["eve"] = {
+            "email": "ben@school.test", "email_verified": False, "hd": "school.test",
+        }  # fmt: skip
         answer = here.sign_in(here.browser(), "eve")
         assert "does not say that it verified your email" in text_of(answer.get_data(as_text=True))
         # one answer's address with the other's word for it
         here.university.change_claims = lambda told: {**told, "email_verified": True}
         assert here.sign_in(here.browser(), "eve").status_code == 401
-        here.university.people["eve"] = {"email": "ben@school.test", "email_verified": True}
+        here.university.people["eve"]["email_verified"] = True
         assert here.sign_in(browser := here.browser(), "eve").status_code == 303
         assert here.reader(browser) == here.school.users["ben"]
+
+
+def test_a_second_provider_gets_no_say_over_people_of_the_first(tmp_path: Path) -> None:
+    """Not even by the sign-in name that both may vouch for."""
+    claim = "student_id"
+    with campus(tmp_path, {"sign_in_name_claim": claim}, sign_in_name_claim=claim) as here:
+        here.university.people |= {
+            "b": {**NAME, "student_id": "ben", "hd": "school.test"},
+            "n": {**NAME, "student_id": "new", "groups": ["grader-ba-staff"]},
+        }
+        for person in "bn":
+            assert here.sign_in(here.browser(), person).status_code == 303
+        for number, name in enumerate(("ben", "new")):
+            here.partner.people[f"eve-{number}"] = {**NAME, "student_id": name}
+            answer = here.sign_in(browser := here.browser(), f"eve-{number}", "partner")
+            assert "is linked with another provider" in text_of(answer.get_data(as_text=True))
+            assert here.reader(browser) is None
+        here.partner.people["a"] = {**NAME, "student_id": "anna"}  # of nobody yet
+        assert here.sign_in(here.browser(), "a", "partner").status_code == 303
 
 
 @dataclass(frozen=True)
