@@ -27,12 +27,14 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 from werkzeug.test import TestResponse
 
+from app.web.auth import SignedIn
 from grading.config.settings import parse
 from grading.domain.ssrf import read
 from grading.integrations.http_client import Answer
 from grading.integrations.oidc.discovery import Directory
 from grading.integrations.oidc.tokens import LOGOUT_EVENT, half_hash
 from grading.store import tables
+from grading.store.accounts import sessions, users
 from tests.integration.webapp import School
 
 PUBLIC = "https://grader.test"
@@ -272,3 +274,48 @@ def logged_out(here: Campus, token: str, name: str = "university") -> tuple[int,
 def text_of(page: str) -> str:
     """The words of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def linked(here: Campus, browser: FlaskClient, person: str, name: str = "university", **form: str) -> str:
+    """Link by the pages; the page that follows."""
+    page = f"/account/sign-ons/{name}"
+    answer = posted(browser, page, page, **form)
+    way = re.search(r'href="(https://login[^"]+)"', answer.get_data(as_text=True))
+    if way is None:
+        return text_of(answer.get_data(as_text=True))
+    assert "prompt=login" in way[1]
+    provider = here.university if name == "university" else here.partner
+    done = here.bring(browser, provider.authorize(html.unescape(way[1]), person), name)
+    assert done.status_code == 303, text_of(done.get_data(as_text=True))
+    return text_of(browser.get("/account", base_url=PUBLIC).get_data(as_text=True))
+
+
+@cache
+def hashed() -> str:
+    return users.hash_password("correct horse")
+
+
+def as_person(here: Campus, name: str) -> FlaskClient:
+    """A browser in which somebody is signed in with a password."""
+    browser = here.browser()
+    with here.school.store.write() as session, browser.session_transaction(base_url=PUBLIC) as cookie:
+        user = session.get_one(tables.User, here.school.users[name])
+        user.password_hash = hashed()
+        session.flush()
+        found = users.load_reader(session, user.id)
+        assert found is not None
+        cookie["_user_id"] = SignedIn(found, sessions.create_session(session, user.id)).get_id()
+        cookie["_fresh"] = True
+        cookie["csrf_token"] = f"{user.id}.{'0' * 40}"
+    assert here.reader(browser) == here.school.users[name]
+    return browser
+
+
+def posted(browser: FlaskClient, page: str, to: str, **form: str) -> TestResponse:
+    """A form of a page, sent."""
+    found = re.search(
+        r'name="csrf_token" value="([^"]+)"', browser.get(page, base_url=PUBLIC).get_data(as_text=True)
+    )
+    assert found is not None
+    sent = {"csrf_token": found[1], **form}
+    return browser.post(to, data=sent, base_url=PUBLIC, headers={"Referer": f"{PUBLIC}{page}"})
