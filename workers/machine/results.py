@@ -16,9 +16,11 @@ from redis import Redis
 
 from grading.broker import celery_app
 from grading.broker.away import why_away
+from grading.broker.connections import when_primary_changes
 from grading.broker.dispatch import AWAY
 from grading.broker.leases import result_key
 from grading.broker.signing import Kind, Signer
+from grading.config import redis_url
 from grading.domain.errors import EngineError, JobInvalid
 from grading.domain.jobs import Job, Provenance, Result
 from workers.machine.messages import EXHAUSTED, OTHER_VERSION, STAGE_NOT_HERE
@@ -94,21 +96,28 @@ class SentResults:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._sent: deque[SentResult] = deque(maxlen=MOST_REMEMBERED)
+        self._lock = threading.Lock()
         self._lost = threading.Event()
 
     def remember(self, again: Callable[[], None]) -> None:
         """A result was sent; `again` tries once to send it once more, and raises one of AWAY."""
-        self._sent.append((self._clock(), again))
-        while self._sent and self._clock() - self._sent[0][0] > REMEMBER_S:
-            self._sent.popleft()
+        with self._lock:
+            self._sent.append((self._clock(), again))
+
+    def forget(self) -> None:
+        """Drop what is too old to be sent again: it contains students' work."""
+        with self._lock:
+            while self._sent and not self._wanted(self._sent[0]):
+                self._sent.popleft()
 
     def doubt(self) -> None:
         """Another Redis became the primary."""
         self._lost.set()
 
     def until_stopped(self, stop: threading.Event) -> None:
-        """Send again whenever there is doubt; the body of a thread."""
+        """Send again whenever there is doubt, and forget what is old; the body of a thread."""
         while not stop.is_set():
+            self.forget()
             if self._lost.wait(LOOK_S):
                 self._lost.clear()
                 self.send_again(stop)
@@ -119,7 +128,8 @@ class SentResults:
         The newest first: their messages may lie in the queues of the new primary and be taken again. Ends
         when there is doubt once more, as then all must be sent to yet another primary.
         """
-        left = list(reversed(list(self._sent)))
+        with self._lock:
+            left = list(reversed(self._sent))
         log.info("redis has a new primary, sending %d results again", len(left))
         while left:
             left = [one for one in left if self._wanted(one) and not _sent(one)]
@@ -128,6 +138,15 @@ class SentResults:
 
     def _wanted(self, one: SentResult) -> bool:
         return self._clock() - one[0] <= REMEMBER_S
+
+
+def remember_sent(url: str) -> SentResults | None:
+    """What remembers results while the primary of Redis may change. None for a Redis without a successor."""
+    if not redis_url.watched(url):
+        return None
+    made = SentResults()
+    when_primary_changes(url, made.doubt)
+    return made
 
 
 def _sent(one: SentResult) -> bool:

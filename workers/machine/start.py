@@ -16,7 +16,6 @@ from redis import Redis
 from grading.broker import celery_app
 from grading.broker.away import why_away
 from grading.broker.canaries import Canaries
-from grading.broker.connections import when_primary_changes
 from grading.broker.dispatch import AWAY, open_leases
 from grading.broker.signing import signer
 from grading.config.machines import Placement
@@ -35,7 +34,7 @@ from workers.machine.gateway_requests.serving import (
     open_gateway_requests,
     taken_up,
 )
-from workers.machine.results import Inbox
+from workers.machine.results import Inbox, remember_sent
 from workers.machine.scheduling.queue_selection import MachineView, QueueOrder, QueueSelection
 from workers.machine.worker import MachineProcess
 
@@ -48,7 +47,8 @@ def open_machine(config: Config, machine: Machine) -> MachineProcess:
     """The process of a machine with its engines; nothing is loaded or connected yet."""
     engines = open_engines(machine)
     leases = open_leases(config)
-    return MachineProcess(machine, engines, leases, open_inbox(config, machine, leases.redis).result)
+    send = open_inbox(config, machine, leases.redis).result
+    return MachineProcess(machine, engines, leases, send, sent=remember_sent(config.redis.url))
 
 
 def open_inbox(config: Config, machine: Machine, client: Redis) -> Inbox:
@@ -76,7 +76,6 @@ def start(config: Config, name: str, grace_s: float | None = None) -> None:
     app = celery_app.celery_app(config.redis.url, config.redis.visibility_timeout_s, name)
     app.conf.worker_send_task_events = config.redis.monitor
     process = open_machine(config, machine)
-    when_primary_changes(config.redis.url, process.sent.doubt)
     inbox = open_inbox(config, machine, process.leases.redis)
     ended = threading.Event()
     gateway_requests, gateway_queues = open_gateway_requests(config, process)
@@ -153,7 +152,8 @@ def _begin_threads(
 
     own, slots = celery_app.own_queue(process.machine.name), process.machine.slots
     keep_watch(Watch(Canaries(process.leases.redis), own, slots, paused), process.stop)
-    _thread("sent results", process.sent.until_stopped, process.stop)
+    if process.sent:
+        _thread("sent results", process.sent.until_stopped, process.stop)
     _thread("telling", process.telling.until_stopped, process.stop)
     _thread("load", process.get_ready)
     _thread("throughput", process.throughput.until_stopped, process.stop)

@@ -66,7 +66,8 @@ class MachineProcess:
     """How many slots gateway requests have; for others to see."""
     gateway_queues: Collection[str] = ()
     """By which they come."""
-    sent: SentResults = field(default_factory=SentResults)
+    sent: SentResults | None = None
+    """Remembers results of the last minutes, where Redis has a successor."""
     drained: bool = False
     stopping: bool = False
     gate: Gate = field(default_factory=Gate)
@@ -168,7 +169,8 @@ class MachineProcess:
             self.claiming.give_back(working)
             raise
         self.claiming.finish(working)
-        self.sent.remember(partial(self._send_again, content, working))
+        if self.sent:
+            self.sent.remember(partial(self._send_again, content, working))
         if working.handed_back:
             return None  # done after all; the message that is on its way will find it over
         return without_prompt(result)

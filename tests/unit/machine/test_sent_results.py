@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from functools import partial
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from workers.machine.results import LOOK_S, MOST_REMEMBERED, REMEMBER_S, SentResults
+from tests.support.system import until
+from workers.machine.results import LOOK_S, MOST_REMEMBERED, REMEMBER_S, SentResults, remember_sent
 
 
 def stopped() -> threading.Event:
@@ -84,3 +86,25 @@ def test_the_thread_sends_again_when_there_is_doubt_and_only_then() -> None:
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_an_idle_machine_forgets_what_is_old() -> None:
+    now, stop = 0.0, threading.Event()
+    results = SentResults(clock=lambda: now)
+    work = threading.Event()  # anything that can be referred to weakly
+    results.remember(partial(work.is_set))
+    kept = weakref.ref(work)
+    del work
+    assert kept()
+    now = REMEMBER_S + 1
+    thread = threading.Thread(target=results.until_stopped, args=(stop,), daemon=True)
+    thread.start()
+    until(lambda: kept() is None, 30, "it is forgotten")
+    stop.set()
+    results.doubt()  # ends the wait
+    thread.join(30)
+
+
+def test_nothing_is_remembered_where_redis_has_no_successor() -> None:
+    assert remember_sent("redis://127.0.0.1:6379/0") is None
+    assert remember_sent("redis+sentinel://127.0.0.1:26379/grader/0") is not None
