@@ -7,6 +7,7 @@ caches know for other rows. The first connection in a new history moves all sequ
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from sqlalchemy.engine import ExceptionContext
 
 from grading.config.database_url import split_hosts
 
+log = logging.getLogger(__name__)
 READ_WRITE = "read-write"
 SEVERAL_HOSTS = {"target_session_attrs": READ_WRITE, "connect_timeout": 3}
 """Of several hosts only the primary is used; one that is cut off delays a new connection this long."""
@@ -71,6 +73,8 @@ class Successors:
     newest: dict[str, int] = field(default_factory=dict)
     """Identifier of a database cluster → its newest timeline that was seen."""
     _checked: set[str] = field(default_factory=set)
+    _refused: set[str] = field(default_factory=set)
+    """Why the database did not let its history be read, or its sequences be moved: each is told of once."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def watch(self, engine: Engine) -> None:
@@ -100,9 +104,20 @@ class Successors:
         except psycopg.OperationalError:
             connection.close()
             raise
-        except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
             connection.rollback()  # a service that hides its log has promotions of its own
+            self._warn(str(error))
         self.first = (connection.info.host, str(connection.info.port))
+
+    def _warn(self, why: str) -> None:
+        with self._lock:
+            known = why in self._refused
+            self._refused.add(why)
+        if not known:
+            log.warning(
+                "after a promotion numbers may be given twice, as the database refuses what prevents it: %s",
+                why,
+            )
 
     def _require_newest(self, history: str) -> None:
         cluster, _, timeline = history.partition("/")

@@ -56,6 +56,30 @@ def test_a_new_history_skips_numbers_once(url: str) -> None:
             assert session.execute(text("select count(*) from database_histories")).scalar_one() == 2
 
 
+def test_sequences_that_the_user_may_not_move_are_told_of_once_and_moved_when_it_may(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(Store(url)) as store:
+        with store.write() as session:
+            session.execute(text("update database_histories set identifier = '7/00000001'"))
+            session.execute(text("create role numberless"))
+            session.execute(text("grant all on all tables in schema public to numberless"))
+        try:
+            with closing(Store(f"{url}?options=-c%20role%3Dnumberless")) as limited:
+                for _ in range(2):
+                    with limited.read() as session:
+                        session.execute(text("select 1"))
+                    limited.engine.dispose()
+            told = [one for one in caplog.messages if "permission denied for sequence" in one]
+            assert len(told) == 1
+        finally:
+            with store.write() as session:
+                session.execute(text("drop owned by numberless"))
+                session.execute(text("drop role numberless"))
+    with closing(Store(url)) as store, store.write() as session:
+        assert session.execute(NEXT).scalar_one() > SKIPPED_NUMBERS
+
+
 def test_an_old_primary_that_came_back_is_refused(url: str) -> None:
     store, successors = Store(url), Successors()
     successors.watch(store.engine)
