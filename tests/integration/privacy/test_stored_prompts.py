@@ -226,7 +226,7 @@ def test_prompts_go_with_the_results(system: Played) -> None:
     system.pass_time(40 * DAY_S)
     with system.store.write() as session:
         removed = retention.delete_chunk(session, Retention(results_days=30))
-        assert removed == {"results": 1, "system messages": 2}
+        assert removed == {"results": 1, "system messages": 2, "outbox": 1}
     assert rows(system) == (0, 0)
     run = seen(system, submission_id, job["run_id"])
     assert run.missing == "removed"
