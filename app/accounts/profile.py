@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from flask import Blueprint, flash, redirect, render_template, request, session, url_for
-from flask_login import login_user
 from werkzeug.wrappers import Response
 
 from app.accounts import sign_in
@@ -68,16 +67,17 @@ def save() -> tuple[str, int] | Response:
 @limited(PASSWORDS, per_person)
 def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Set a new password; this session goes on, all others end."""
-    actor = auth.actor()
+    reader = auth.user()
+    user_id = reader.actor.user_id
     old, new = request.form.get("old", "")[:1000], request.form.get("password", "")
     try:
         if new != request.form.get("again", ""):
             raise GraderError(_("The new passwords do not match. Type the same password twice."))
         with services().store.read_autocommit() as store:
-            auth.require_passwords(store, [actor.user_id])
+            auth.require_passwords(store, [user_id])
         ended = "tokens" in request.form
-        caller = sign_in.caller_of(auth.user())
-        credentials.change_password(services().store, actor.user_id, old, new, caller, tokens_end=ended)
+        caller, keep = sign_in.caller_of(reader), reader.session_id
+        credentials.change_password(services().store, user_id, old, new, caller, tokens_end=ended, keep=keep)
     except TriedTooOften as error:
         return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
@@ -88,23 +88,23 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         if ended
         else message
     )
-    return _go_on(actor.user_id)
+    return _go_on(reader)
 
 
 @pages.post("/account/sessions")
 def end_other_sessions() -> Response:
     """End all sessions but this one."""
-    actor = auth.actor()
+    reader = auth.user()
     with services().store.write() as store:
-        credentials.end_sessions(store, actor.user_id)
+        credentials.end_sessions(store, reader.actor.user_id, keep=reader.session_id)
     flash(_("Signed out of all other sessions."))
-    return _go_on(actor.user_id)
+    return _go_on(reader)
 
 
-def _go_on(user_id: int) -> Response:
-    """Sign this browser in again, with the new stamp; the account knows no other browser any more."""
-    login_user(auth.begin_session(user_id))
-    return sign_in.remember(redirect(url_for("profile.show"), 303), user_id)
+def _go_on(reader: auth.SignedIn) -> Response:
+    """Go on in this browser, with the new stamp; the account knows no other browser any more."""
+    auth.go_on(reader)
+    return sign_in.remember(redirect(url_for("profile.show"), 303), reader.actor.user_id)
 
 
 def _page(problem: str = "", wanted: Preferences | None = None) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import segno
 from flask import Blueprint, flash, make_response, redirect, render_template, request, session, url_for
-from flask_login import login_user
 from werkzeug.wrappers import Response
 
 from app.accounts import sign_in
@@ -146,13 +145,14 @@ def begin() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
 @limited(ATTEMPTS, per_person)
 def confirm() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Turn it on by its first code; other sessions end, and the recovery codes are shown once."""
-    user_id = auth.actor().user_id
+    reader, key = auth.user(), services().secret_key
+    user_id = reader.actor.user_id
     try:
         with services().store.write() as store:
-            codes = second_factor.confirm_enrolment(store, user_id, _code(), services().secret_key)
+            codes = second_factor.confirm_enrolment(store, user_id, _code(), key, keep=reader.session_id)
     except GraderError as error:
         return _refused(error)
-    login_user(auth.begin_session(user_id))  # all sessions ended, this one too
+    auth.go_on(reader)
     return sign_in.remember(make_response(_page(codes=codes)), user_id)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from flask import Flask, current_app, g, render_template, request, session, url_for
-from flask_login import LoginManager, UserMixin, current_user, user_logged_in
+from flask_login import LoginManager, UserMixin, current_user, login_user, user_logged_in
 from sqlalchemy.orm import Session
 
 from app.web.i18n import later as N_
@@ -119,6 +119,18 @@ def begin_session(user_id: int, origin: SignOnOrigin | None = None) -> SignedIn:
             raise NotSignedIn
         sessions.end_session(store, session_of(str(session.get("_user_id", ""))).id)
         return SignedIn(found, sessions.create_session(store, user_id, origin))
+
+
+def go_on(reader: SignedIn) -> None:
+    """Let the session of this browser go on with the account's new stamp, which copies of its cookie lack.
+
+    It begins no session: neither its age nor the sign-in that it began with changes. Raises NotSignedIn.
+    """
+    with services().store.read_autocommit() as store:
+        found = users.load_reader_of_session(store, reader.actor.user_id, reader.session_id)
+    if found is None:
+        raise NotSignedIn
+    login_user(SignedIn(found, reader.session_id))
 
 
 def end_session() -> None:

@@ -108,25 +108,32 @@ def confirm_password(store: Store, user_id: int, password: str, caller: Caller, 
 
 
 def change_password(
-    store: Store, user_id: int, old: str, new: str, caller: Caller, *, tokens_end: bool = False
+    store: Store,
+    user_id: int,
+    old: str,
+    new: str,
+    caller: Caller,
+    *,
+    tokens_end: bool = False,
+    keep: str = "",
 ) -> None:
     """Set a new password after checking the old one; failures count as at sign-in.
 
-    Raises WrongPassword and TriedTooOften. All sessions end; API tokens too if `tokens_end`.
+    Raises WrongPassword and TriedTooOften. All sessions but `keep` end; API tokens too if `tokens_end`.
     """
     hashed = users.hash_password(new)
     confirm_password(store, user_id, old, caller, "password.check")
     with store.write() as session:
-        users.set_password(session, session.get_one(tables.User, user_id), new, hashed)
+        users.set_password(session, session.get_one(tables.User, user_id), new, hashed, keep=keep)
         if tokens_end:
             revoke_tokens(session, user_id, f"user:{user_id}")
 
 
-def end_sessions(session: Session, user_id: int) -> None:
-    """End all sessions of a user on all devices; tokens stay valid."""
+def end_sessions(session: Session, user_id: int, keep: str = "") -> None:
+    """End all sessions of a user on all devices, but one if `keep` names it; tokens stay valid."""
     user = session.get_one(tables.User, user_id, with_for_update=True)
     user.sessions += 1
-    sessions.end_sessions(session, user_id)
+    sessions.end_sessions(session, user_id, keep)
     write_audit(session, f"user:{user_id}", "session.end_all", f"user:{user_id}")
 
 

@@ -134,10 +134,12 @@ def load_enrolment(session: Session, user_id: int, name: str, secret_key: str) -
     return Enrolment(secret, pyotp.TOTP(secret).provisioning_uri(name=name, issuer_name=ISSUER))
 
 
-def confirm_enrolment(session: Session, user_id: int, code: str, secret_key: str) -> tuple[str, ...]:
+def confirm_enrolment(
+    session: Session, user_id: int, code: str, secret_key: str, keep: str = ""
+) -> tuple[str, ...]:
     """Turn the second factor on by a code of its secret; returns the recovery codes.
 
-    All sessions end, as they began without it. Raises WrongCode and NotFound.
+    All sessions but `keep` end, as they began without it. Raises WrongCode and NotFound.
     """
     row = session.get(SecondFactor, user_id, with_for_update=True)
     if row is None or row.confirmed_at is not None or row.created_at < now(session) - ENROLMENT:
@@ -147,7 +149,7 @@ def confirm_enrolment(session: Session, user_id: int, code: str, secret_key: str
     row.confirmed_at = now(session)
     user = session.get_one(User, user_id, with_for_update=True)
     user.sessions += 1
-    sessions.end_sessions(session, user_id)
+    sessions.end_sessions(session, user_id, keep)
     write_audit(session, f"user:{user_id}", "second_factor.on", f"user:{user_id}")
     return _new_recovery_codes(session, user_id)
 

@@ -75,9 +75,9 @@ def identities_of_provider_session(provider_session: str) -> Select[int | None]:
     return select(OpenSession.identity_id).where(OpenSession.provider_session == provider_session)
 
 
-def end_sessions(session: Session, user_id: int) -> None:
-    """End all sessions of a user."""
-    session.execute(delete(OpenSession).where(OpenSession.user_id == user_id))
+def end_sessions(session: Session, user_id: int, keep: str = "") -> None:
+    """End all sessions of a user but the one to keep, which stays as old and of the sign-in that it was."""
+    session.execute(delete(OpenSession).where(OpenSession.user_id == user_id, OpenSession.id != keep))
 
 
 def delete_expired(session: Session) -> None:

@@ -109,11 +109,13 @@ def hash_password(password: str) -> str:
     return _HASHER.hash(password)
 
 
-def set_password(session: Session, user: tables.User, password: str, hashed: str = "") -> None:
-    """Set a user's password; ends sessions and password links, resets sign-in counters."""
+def set_password(
+    session: Session, user: tables.User, password: str, hashed: str = "", *, keep: str = ""
+) -> None:
+    """Set a user's password; ends password links and sessions but one, resets sign-in counters."""
     user.password_hash = hashed or hash_password(password)
     sign_in_attempts.reset_account(session, user.id)
-    open_sessions.end_sessions(session, user.id)
+    open_sessions.end_sessions(session, user.id, keep)
     expire_reset_links(session, [user.id])
     write_audit(session, f"user:{user.id}", "password.set", f"user:{user.id}")
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from grading.store.accounts import users
+from grading.store import tables
+from grading.store.accounts import sessions, users
 from tests.integration.accounts.sign_on_world import (
     PUBLIC,
     Campus,
     as_person,
     campus,
     linked,
+    logged_out,
     posted,
     text_of,
 )
@@ -149,3 +152,29 @@ def test_a_students_planted_ways_in_end_with_their_first_staff_role(
         here.sign_in(again := here.browser(), "c")
         assert (here.reader(owner), here.reader(again)) == (here.reader(again), here.reader(owner))
         assert here.reader(owner) is not None, "what they made since then stays"
+
+
+def test_ending_other_sessions_makes_no_new_one_of_an_old_one(here: Campus) -> None:
+    """A stolen cookie becomes neither a recent sign-in nor one that the provider cannot end."""
+    here.university.people["anna"] = STUDENT
+    here.university.change_claims = lambda told: {**told, "sid": "there"}
+    here.sign_in(browser := here.browser())
+    here.sign_in(other := here.browser())
+    cookie = browser.get_cookie("__Host-grader", domain="grader.test")
+    assert cookie is not None
+    thief = here.browser()
+    thief.set_cookie("__Host-grader", cookie.value, domain="grader.test", secure=True)
+    with here.school.store.write() as session:
+        for one in session.query(tables.OpenSession):
+            one.begun_at -= timedelta(days=29)
+    assert posted(thief, "/account", "/account/sessions").status_code == 303
+    assert here.reader(thief) is not None
+    assert (here.reader(browser), here.reader(other)) == (None, None), "copies of the cookie end, too"
+    assert "your sign-in must be recent" in linked(here, thief, "eve", "partner")
+    with here.school.store.write() as session:
+        row = session.query(tables.OpenSession).one()
+        assert (row.provider_session, row.id_token.startswith("ey")) == ("there", True)
+        assert sessions.is_new(session, row.id, timedelta(days=30))
+        assert not sessions.is_new(session, row.id, timedelta(days=28))
+    assert logged_out(here, here.university.logout_token(sub="anna"))[1] == {"ended": 1}
+    assert here.reader(thief) is None
