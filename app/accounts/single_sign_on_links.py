@@ -15,8 +15,9 @@ from app.web.i18n import render_error
 from app.web.rate_limits import limited, per_person
 from app.web.services import services
 from grading.domain.errors import GraderError
-from grading.store.accounts import credentials, sessions, single_sign_on, users
-from grading.store.accounts.sign_in_attempts import TriedTooOften
+from grading.store.accounts import credentials, second_factor, sessions, single_sign_on, users
+from grading.store.accounts.second_factor import WrongCode
+from grading.store.accounts.sign_in_attempts import Caller, TriedTooOften
 
 LINKS = "20 per minute"
 """For one person."""
@@ -40,7 +41,9 @@ def begin(name: str) -> str | tuple[str, int] | tuple[str, int, dict[str, str]]:
     try:
         problem = _problem(reader)
     except TriedTooOften as error:
-        return _page(known, sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
+        return _page(known, _tried_too_often()), error.status, {"Retry-After": str(error.retry_after_s)}
+    except GraderError as error:
+        return _page(known, render_error(error)), error.status
     if problem:
         return _page(known, problem), 403
     way = known.client().begin(
@@ -65,9 +68,18 @@ def unlink(identity_id: int) -> Response:
     return redirect(url_for("profile.show"), 303)
 
 
+def _tried_too_often() -> str:
+    return _("Too many wrong attempts. Wait a moment, then try again.")
+
+
 def _problem(reader: auth.SignedIn) -> str:
-    """Why nothing is linked: a wrong password, or, of an account without one, an old session."""
+    """Why nothing is linked: a wrong password or code, or, of an account without a password, an old session.
+
+    A sign-in that is linked is never asked for the second factor, so the factor is asked for here. Raises
+    Conflict, WrongCode, TriedTooOften.
+    """
     with services().store.read() as store:
+        single_sign_on.require_linkable(store, reader.actor.user_id)
         if not users.has_password(store, reader.actor.user_id):
             if sessions.is_new(store, reader.session_id, NEW):
                 return ""
@@ -75,17 +87,29 @@ def _problem(reader: auth.SignedIn) -> str:
                 "For this, your sign-in must be recent. Sign out, sign in again, and link within 10 minutes."
             )
         name = users.sign_in_name(store, reader.actor.user_id)
+        asks_code = second_factor.has_second_factor(store, reader.actor.user_id)
     given = request.form.get("old", "")[:1000]
     if not given:
         return _("Enter your current password.")
     caller = sign_in.caller_of(reader)
     found = credentials.verify_password(services().store, name, given, caller, "password.check")
-    return "" if found == reader.actor.user_id else _("The current password is wrong. Nothing was linked.")
+    if found != reader.actor.user_id:
+        return _("The current password is wrong. Nothing was linked.")
+    if asks_code:
+        _check_code(reader.actor.user_id, caller)
+    return ""
+
+
+def _check_code(user_id: int, caller: Caller) -> None:
+    code, key = request.form.get("one_time_code", "")[:100], services().secret_key
+    if second_factor.verify_code(services().store, user_id, code, caller, key, known=True) is None:
+        raise WrongCode
 
 
 def _page(known: Known, problem: str = "", way: str = "") -> str:
     with services().store.read() as store:
         password = users.has_password(store, auth.actor().user_id)
+        asks_code = password and second_factor.has_second_factor(store, auth.actor().user_id)
     return render_template(
-        "accounts/sign_on_link.html", known=known, problem=problem, way=way, password=password
+        "accounts/sign_on_link.html", known=known, problem=problem, way=way, password=password, code=asks_code
     )

@@ -57,6 +57,10 @@ ONE_EACH = define_message(
     "sign_on.one_each",
     "Your account is already linked with another sign-in at this provider. Unlink it first.",
 )
+OF_BREAK_GLASS = define_message(
+    "sign_on.of_break_glass",
+    "A break-glass account is for the time when the provider does not work. No sign-in is linked with it.",
+)
 NO_OTHER_WAY_IN = define_message(
     "sign_on.no_other_way_in",
     "This is the only way into your account. Set a password or link another sign-in first.",
@@ -128,6 +132,8 @@ def _arrive(session: Session, person: Person) -> Arrival:
     reset = bool(linked or risen) and not user.break_glass and _end_other_ways_in(session, user, identity)
     detail = {"provider": identity.provider}
     write_audit(session, f"user:{user.id}", "sign_in", f"user:{user.id}", detail)
+    if user.break_glass:  # linked before it became one
+        write_audit(session, f"user:{user.id}", second_factor.BREAK_GLASS_ACTION, f"user:{user.id}")
     session.flush()
     return Arrival(user.id, identity.id, reset)
 
@@ -273,12 +279,19 @@ def _administer(session: Session, user: User, wanted: bool, gave: bool) -> bool:
     return wanted
 
 
+def require_linkable(session: Session, user_id: int) -> None:
+    """Go on if sign-ins may be linked with an account. Raises Conflict."""
+    if session.get_one(User, user_id).break_glass:
+        raise Conflict(OF_BREAK_GLASS)
+
+
 def link(store: Store, user_id: int, person: Person, nonce: str, moment: float) -> None:
     """Link a sign-in with the account of who is signed in. Raises SignOnRefused, Conflict."""
     with store.write() as session:
         use_token(session, person.provider, nonce, moment + 3600)
     with store.write() as session:
         user = session.get_one(User, user_id, with_for_update=True)
+        require_linkable(session, user_id)
         known = _identity(session, person)
         if known is not None and known.user_id != user_id:
             raise Conflict(LINKED_ELSEWHERE)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyotp
 import pytest
 from flask.testing import FlaskClient
 
 from grading.store import tables
-from grading.store.accounts import sessions, users
+from grading.store.accounts import second_factor, sessions, users
 from tests.integration.accounts.sign_on_world import (
     PUBLIC,
     Campus,
@@ -178,3 +180,41 @@ def test_ending_other_sessions_makes_no_new_one_of_an_old_one(here: Campus) -> N
         assert not sessions.is_new(session, row.id, timedelta(days=28))
     assert logged_out(here, here.university.logout_token(sub="anna"))[1] == {"ended": 1}
     assert here.reader(thief) is None
+
+
+def with_second_factor(here: Campus, name: str) -> tuple[FlaskClient, pyotp.TOTP, tuple[str, ...]]:
+    """A browser in which somebody is signed in, their app, and recovery codes."""
+    user_id, key = here.school.users[name], here.school.services.secret_key
+    with here.school.store.write() as session:
+        second_factor.begin_enrolment(session, user_id, key)
+        begun = second_factor.load_enrolment(session, user_id, name, key)
+        assert begun is not None
+        app = pyotp.TOTP(begun.secret)
+        codes = second_factor.confirm_enrolment(session, user_id, app.at(int(time.time()) - 30), key)
+    return as_person(here, name), app, codes
+
+
+def test_a_sign_in_is_linked_only_with_the_second_factor(here: Campus) -> None:
+    """Or who has session and password would be asked for no code ever after."""
+    browser, _, codes = with_second_factor(here, "teacher")
+    page = browser.get("/account/sign-ons/university", base_url=PUBLIC).get_data(as_text=True)
+    assert 'name="one_time_code"' in page
+    for code in ("", "000000"):
+        said = linked(here, browser, "eve", old="correct horse", one_time_code=code)
+        assert "The code is wrong" in said
+    assert here.sign_in(here.browser(), "eve").status_code == 403
+    assert "Linked: University" in linked(here, browser, "t", old="correct horse", one_time_code=codes[0])
+
+
+def test_a_break_glass_account_has_no_sign_in_of_a_provider(here: Campus) -> None:
+    browser, _, codes = with_second_factor(here, "admin")
+    linked(here, browser, "a", "partner", old="correct horse", one_time_code=codes[0])
+    with here.school.store.write() as session:
+        user = session.get_one(tables.User, here.school.users["admin"])
+        second_factor.set_break_glass(session, user, True, "cli")
+    said = linked(here, browser, "eve", old="correct horse", one_time_code=codes[1])
+    assert "No sign-in is linked with it" in said
+    assert here.sign_in(here.browser(), "eve").status_code == 403
+    here.sign_in(here.browser(), "a", "partner")  # linked before
+    with here.school.store.read() as session:
+        assert [one.name for one in second_factor.recent_break_glass(session)] == ["Admin"]
