@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 ANSWER_S = 1.0
 """How long one sentinel may take to answer."""
+DIAL_S = 2.0
+"""How long a connection to the primary may take to be made: its host may be gone."""
 AGAIN_S = 0.25
 Place = tuple[str, int]
 """Host and port."""
@@ -243,6 +245,7 @@ class PrimarySSLConnection(_Watched, SentinelManagedSSLConnection):
 def primary_pool(address: Address, **options: Any) -> SentinelConnectionPool:
     """Connections to the primary, made at the first use. `options` are those of redis-py's connections."""
     kind = PrimaryConnection if address.tls is None else PrimarySSLConnection
+    options["socket_connect_timeout"] = min(options.get("socket_connect_timeout") or DIAL_S, DIAL_S)
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]
         address.name,
         sentinels_of(address),

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from grading.broker.sentinels import Place, PrimaryConnection, Sentinels
+from grading.broker.sentinels import DIAL_S, Place, PrimaryConnection, Sentinels, primary_pool
 from grading.config.redis_url import parse
 
 
@@ -49,3 +49,10 @@ def test_a_command_that_is_tried_again_goes_to_the_primary_of_now() -> None:
         with Redis.from_pool(pool) as client:
             assert client.ping()  # its first try waits for an answer of the host that is lost
         answering.join(30)
+
+
+def test_a_host_that_is_gone_is_not_dialled_for_longer_whatever_a_client_asks_for() -> None:
+    address = parse("redis+sentinel://server:x@127.0.0.1:1/grader/0")
+    for asked, given in ((5, DIAL_S), (None, DIAL_S), (0.5, 0.5)):
+        pool = primary_pool(address, socket_connect_timeout=asked)
+        assert pool.connection_kwargs["socket_connect_timeout"] == given
