@@ -88,23 +88,20 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         if ended
         else message
     )
-    return _go_on(reader)
+    auth.go_on(reader)
+    return sign_in.remember(redirect(url_for("profile.show"), 303), user_id)
 
 
 @pages.post("/account/sessions")
 def end_other_sessions() -> Response:
     """End all sessions but this one."""
     reader = auth.user()
+    user_id, stamp = reader.actor.user_id, reader.stamp
     with services().store.write() as store:
-        credentials.end_sessions(store, reader.actor.user_id, keep=reader.session_id)
+        credentials.end_sessions(store, user_id, keep=reader.session_id)
     flash(_("Signed out of all other sessions."))
-    return _go_on(reader)
-
-
-def _go_on(reader: auth.SignedIn) -> Response:
-    """Go on in this browser, with the new stamp; the account knows no other browser any more."""
     auth.go_on(reader)
-    return sign_in.remember(redirect(url_for("profile.show"), 303), reader.actor.user_id)
+    return sign_in.stay_known(redirect(url_for("profile.show"), 303), user_id, stamp)
 
 
 def _page(problem: str = "", wanted: Preferences | None = None) -> str:

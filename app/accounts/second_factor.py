@@ -146,14 +146,14 @@ def begin() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
 def confirm() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
     """Turn it on by its first code; other sessions end, and the recovery codes are shown once."""
     reader, key = auth.user(), services().secret_key
-    user_id = reader.actor.user_id
+    user_id, stamp = reader.actor.user_id, reader.stamp
     try:
         with services().store.write() as store:
             codes = second_factor.confirm_enrolment(store, user_id, _code(), key, keep=reader.session_id)
     except GraderError as error:
         return _refused(error)
     auth.go_on(reader)
-    return sign_in.remember(make_response(_page(codes=codes)), user_id)
+    return sign_in.stay_known(make_response(_page(codes=codes)), user_id, stamp)
 
 
 @pages.post("/account/second-factor/recovery-codes")

@@ -199,19 +199,31 @@ def caller() -> Caller:
 
 
 def caller_of(user: SignedIn) -> Caller:
-    """The same for somebody who is signed in: their session is as good as a known browser."""
-    return Caller(
-        request.remote_addr or "", KnownBrowser(user.actor.user_id, user.stamp, f"session {user.session_id}")
-    )
+    """The same for somebody who is signed in: as good as a known browser.
+
+    All sessions of an account are one source, or a stolen one would have any number of guesses.
+    """
+    return Caller(request.remote_addr or "", KnownBrowser(user.actor.user_id, user.stamp, "signed in"))
 
 
-def remember(answer: Response, user_id: int) -> Response:
+def stay_known(answer: Response, user_id: int, stamp: str) -> Response:
+    """Let a browser that the account knew by an earlier stamp stay known, with its count of guesses.
+
+    No browser becomes known: nobody entered a password.
+    """
+    browser = _known_browser()
+    if browser is None or (browser.user_id, browser.stamp) != (user_id, stamp):
+        return answer
+    return remember(answer, user_id, browser.id)
+
+
+def remember(answer: Response, user_id: int, number: str = "") -> Response:
     """Let the browser show later that this account signed in there; of several accounts, the last one."""
     with services().store.read_autocommit() as store:
         found = users.load_reader(store, user_id)
     if found is None:  # disabled meanwhile
         return answer
-    signed = _signer().dumps([user_id, found.stamp, secrets.token_urlsafe(16)])
+    signed = _signer().dumps([user_id, found.stamp, number or secrets.token_urlsafe(16)])
     answer.set_cookie(
         _name(), str(signed), max_age=KEPT_S, secure=services().https, httponly=True, samesite="Strict"
     )

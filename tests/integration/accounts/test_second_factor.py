@@ -148,6 +148,23 @@ def test_wrong_codes_wait_and_a_right_password_does_not_help(school: School, clo
         assert session.query(audit).filter(audit.action == "second_factor.wrong").count() >= 5
 
 
+def test_a_stolen_session_has_no_more_guesses_than_one_source(school: School, clock: Clock) -> None:
+    set_up(school, clock)
+    thief = school.client("anna")
+
+    def guess(client: FlaskClient, password: str) -> int:
+        sent = {"csrf_token": form_token(client), "password": password, "one_time_code": "none"}
+        return client.post("/account/second-factor/recovery-codes", data=sent).status_code
+
+    for password in ("wrong wrong", PASSWORD):  # so that the code is wrong
+        assert [guess(thief, password) for _ in range(6)] == [403] * 5 + [429]
+        ended = thief.post("/account/sessions", data={"csrf_token": form_token(thief)})
+        assert ended.status_code == 303
+        assert [guess(client, password) for client in (thief, school.client("anna"))] == [429] * 2
+        clock.pass_time(1)
+    assert thief.get_cookie("grader-known") is None, "no page but those for a password make a browser known"
+
+
 def test_nothing_at_rest_opens_an_account(school: School, clock: Clock) -> None:
     app, codes = set_up(school, clock)
     stored = str(everything(school.store))
