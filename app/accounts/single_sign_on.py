@@ -28,7 +28,7 @@ from app.accounts.single_sign_on_client import SignOnClient
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error, render_message
-from app.web.rate_limits import limited, within
+from app.web.rate_limits import limited
 from app.web.request_ids import request_id
 from app.web.security import safe_next, without_token
 from app.web.services import services
@@ -67,8 +67,6 @@ NO_LOGOUT_TOKEN = define_message("sign_on.no_logout_token", "The request has no 
 SIGN_ONS = "300 per minute"
 """For one address; a whole class may sit behind it."""
 LOGOUTS = "600 per minute"
-FETCHES_OF_KEY, FETCHES = "1 per minute", "10 per minute"
-"""How often keys are fetched for one that is not known, and for all of a provider together."""
 ANSWER = ("state", "iss", "error", "error_description", "code")
 LONGEST = 4000
 pages = Blueprint("sign_on", __name__, url_prefix="/sign-on")
@@ -107,13 +105,7 @@ class Known:
 
     def claims(self, token: str) -> dict[str, Any]:
         """The claims of a token that it signed. Raises SignOnRefused."""
-
-        def may_fetch() -> bool:
-            kid = tokens.key_id_of(token)
-            one = within(FETCHES_OF_KEY, "sign-on-key", self.name, kid)
-            return one and within(FETCHES, "sign-on-keys", self.name)
-
-        return directory().claims(self.provider.issuer, token, may_fetch)
+        return directory().claims(self.provider.issuer, token)
 
     def address(self, endpoint: str) -> str:
         """Of one of our pages for it, by the configured address, never by what a request says."""

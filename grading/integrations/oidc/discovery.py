@@ -47,6 +47,8 @@ WELL_KNOWN = "/.well-known/openid-configuration"
 KEPT_S = 3600.0
 """Then it is fetched again, so that a key that was withdrawn does not count for ever."""
 WAIT_S, AWAY_S = 2.0, 10.0
+SEARCH_S = 10.0
+"""How soon keys are fetched again for one that is not known: anybody can name one that does not exist."""
 MOST_KEYS = 50
 AUTH_METHODS = ("client_secret_basic", "client_secret_post")
 
@@ -70,6 +72,7 @@ class Directory:
     clock: Callable[[], float] = time.monotonic
     _kept: dict[str, _Kept] = field(default_factory=dict, repr=False)
     _failed: dict[str, tuple[GraderError, float]] = field(default_factory=dict, repr=False)
+    _searched: dict[str, float] = field(default_factory=dict, repr=False)
     _locks: defaultdict[str, threading.Lock] = field(
         default_factory=lambda: defaultdict(threading.Lock), repr=False
     )
@@ -78,10 +81,10 @@ class Directory:
         """What the provider publishes. Raises ProviderFailed, Refused."""
         return self._fresh(issuer).metadata
 
-    def claims(self, issuer: str, token: str, may_fetch: Callable[[], bool]) -> dict[str, Any]:
+    def claims(self, issuer: str, token: str) -> dict[str, Any]:
         """The claims of a token that this provider signed; keys are fetched anew for one that is not known.
 
-        `may_fetch` bounds how often: anybody can name a key that does not exist. Raises SignOnRefused.
+        Each process counts for itself how often, as each has keys of its own. Raises SignOnRefused.
         """
         kept = self._fresh(issuer)
         try:
@@ -89,9 +92,10 @@ class Directory:
         except UnknownKey:
             with self._turn(issuer):
                 now = self._kept[issuer]
-                if now is kept and not may_fetch():
+                if now is kept and self._searched.get(issuer, -SEARCH_S) + SEARCH_S > self.clock():
                     raise
                 if now is kept:  # else another thread fetched them meanwhile
+                    self._searched[issuer] = self.clock()
                     now = self._fetch(issuer)
             return verified(token, now.jwks, now.metadata.algorithms)
 

@@ -115,11 +115,6 @@ def verified(token: str, jwks: Mapping[str, Any], algorithms: tuple[str, ...]) -
     return signed_tokens.verified(token, jwks, algorithms, ERRORS)
 
 
-def key_id_of(token: str) -> str:
-    """The name of the key that a token says it is signed with. Raises SignOnRefused."""
-    return str(signed_tokens.header_of(token, ERRORS).get("kid"))[:200]
-
-
 def require_type(token: str, *allowed: str) -> None:
     """Go on with a token of one of these types, or of none. Raises SignOnRefused."""
     kind = signed_tokens.header_of(token, ERRORS).get("typ")

@@ -219,9 +219,10 @@ class Campus:
         told = browser.get("/session.json", base_url=PUBLIC).get_json()
         return told.get("user") if isinstance(told, dict) else None
 
-    def forget(self) -> None:
+    def forget(self, clock: Callable[[], float] = time.monotonic) -> None:
         """What providers published is asked for again."""
-        self.school.app.extensions["grader-sign-on"] = Directory(self.school.services.config.server.allowed)
+        allowed = self.school.services.config.server.allowed
+        self.school.app.extensions["grader-sign-on"] = Directory(allowed, clock)
 
     def rows(self) -> tuple[int, ...]:
         """How many accounts, identities, memberships, sessions there are."""

@@ -281,14 +281,33 @@ def test_a_disabled_account_stays_out(here: Campus) -> None:
 
 def test_keys_change_and_what_is_unknown_is_asked_for_seldom(here: Campus) -> None:
     here.university.people["anna"] = STUDENT
+    times = [1000.0]
+    here.forget(lambda: times[-1])
     assert here.sign_in(here.browser()).status_code == 303
     here.university.number, here.university.kid = 1, "two"
     assert here.sign_in(here.browser()).status_code == 303, "fetched at once for a key that is not known"
     here.university.change_header = lambda told: {**told, "kid": "three"}
     asked = here.university.asked
-    for _ in range(5):
-        assert here.sign_in(here.browser()).status_code == 401
-    assert asked.count("GET /realms/one/jwks") == 3
+    for fetched in (2, 3):
+        for _ in range(5):
+            assert here.sign_in(here.browser()).status_code == 401
+        assert asked.count("GET /realms/one/jwks") == fetched
+        times.append(times[-1] + 10)
+
+
+def test_each_of_several_web_processes_finds_a_new_key(here: Campus) -> None:
+    here.university.people["anna"] = STUDENT
+    browsers, processes = [], []
+    for _ in range(2):
+        here.forget()  # a directory of its own, on the same Redis or none
+        here.sign_in(here.browser())
+        processes.append(here.school.app.extensions["grader-sign-on"])
+    here.university.number, here.university.kid = 1, "two"
+    for process in processes:
+        here.school.app.extensions["grader-sign-on"] = process
+        here.sign_in(browser := here.browser())
+        browsers.append(here.reader(browser))
+    assert None not in browsers
 
 
 def test_elliptic_curves_sign_too(here: Campus) -> None:
