@@ -33,7 +33,7 @@ def person_of(
     claims = {**user_info, **id_claims}
     email, verified = _email(id_claims if EMAIL in id_claims else user_info)
     asks_email = EMAIL in (provider.sign_in_name_claim, *(rule.claim for rule in provider.rules))
-    if asks_email and email and not verified:
+    if asks_email and claims.get(EMAIL) not in (None, "") and not (email and verified):
         raise SignOnRefused(EMAIL_UNVERIFIED)
     name, grants = _sign_in_name(provider, claims), grants_of(provider.rules, claims)
     return Person(

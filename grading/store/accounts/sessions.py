@@ -63,10 +63,13 @@ def load_origin(session: Session, session_id: str) -> tuple[str, str] | None:
 
 
 def end_sessions_of_identity(session: Session, identity_id: int, provider_session: str = "") -> int:
-    """End the sessions that began with an identity, or only those of one session there; returns how many."""
+    """End the sessions that began with an identity; returns how many.
+
+    With a session there, only those of it, and those of which the provider named none.
+    """
     theirs = delete(OpenSession).where(OpenSession.identity_id == identity_id)
     if provider_session:
-        theirs = theirs.where(OpenSession.provider_session == provider_session)
+        theirs = theirs.where(OpenSession.provider_session.in_((provider_session, "")))
     return len(session.scalars(theirs.returning(OpenSession.id)).all())
 
 

@@ -262,7 +262,11 @@ def test_an_email_as_sign_in_name_must_be_verified(tmp_path: Path) -> None:
         # one answer's address with the other's word for it
         here.university.change_claims = lambda told: {**told, "email_verified": True}
         assert here.sign_in(here.browser(), "eve").status_code == 401
-        here.university.people["eve"]["email_verified"] = True
+        here.university.change_claims = lambda told: told
+        for told in (["ben@school.test"], {"a": "ben@school.test"}, ""):  # what is no text is not verified
+            here.university.people["eve"]["email"] = told
+            assert here.sign_in(here.browser(), "eve").status_code == 401
+        here.university.people["eve"] |= {"email": "ben@school.test", "email_verified": True}
         assert here.sign_in(browser := here.browser(), "eve").status_code == 303
         assert here.reader(browser) == here.school.users["ben"]
 
@@ -500,6 +504,12 @@ def test_a_provider_signs_out_on_the_server(here: Campus) -> None:
     here.sign_in(browsers[0])
     status, told = logged_out(here, token)
     assert (status, "already used" in told["error_description"]) == (400, True)
+    # a session of which the provider named none may be the one that is meant
+    here.university.change_claims = lambda told: told
+    here.sign_in(nameless := here.browser())
+    assert logged_out(here, here.university.logout_token(sub="anna", sid="x")) == (200, {"ended": 1})
+    assert here.reader(nameless) is None
+    here.university.change_claims = lambda told: {**told, "sid": f"sid-{len(here.university.tokens)}"}
     # a token of the other provider, for the same subject or session, ends nothing of this one's
     for claims_ in ({"sub": "anna"}, {"sub": None, "sid": sids[-1]}):
         assert logged_out(here, here.partner.logout_token(**claims_), "partner") == (200, {"ended": 0})
