@@ -39,6 +39,10 @@ from tests.integration.webapp import School
 
 PUBLIC = "https://grader.test"
 ISSUER, OTHER = "https://login.university.test/realms/one", "https://login.partner.test"
+NAME = {"name": "Anna Student", "email": "anna@school.test", "email_verified": True}
+"""Claims of a person."""
+STUDENT = {**NAME, "groups": ["grader-ba-students", "grader-gone-students", "choir"]}
+"""The same of a student, with groups of which one names no course and one no rule."""
 SECRET = "of%the university+"
 ASK = "grading.integrations.oidc.client.ask"
 RULES = [

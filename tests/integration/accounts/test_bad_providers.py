@@ -20,6 +20,7 @@ from tests.integration.accounts.sign_on_world import (
     ISSUER,
     OTHER,
     PUBLIC,
+    STUDENT,
     Campus,
     Played,
     campus,
@@ -30,8 +31,6 @@ from tests.integration.accounts.sign_on_world import (
     text_of,
 )
 
-NAME = {"name": "Anna Student", "email": "anna@school.test", "email_verified": True}
-STUDENT = {**NAME, "groups": ["grader-ba-students", "grader-gone-students", "choir"]}
 NOW = int(time.time())
 SHORT = (
     "qBOBK4ow_iLS-38WIG83-nb0UHizRr5z8qKUoSQU4d_etVov2efhs-Q4sfBc_pGqVinDVq4DWW_7ocd7kogDO"

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from grading.store import tables
 from grading.store.accounts import second_factor, sessions, users
 from tests.integration.accounts.sign_on_world import (
+    NAME,
     PUBLIC,
     Campus,
     as_person,
@@ -27,7 +28,6 @@ from tests.integration.accounts.sign_on_world import (
     text_of,
 )
 
-NAME = {"name": "Anna Student", "email": "anna@school.test", "email_verified": True}
 STUDENT = {**NAME, "groups": ["grader-ba-students"]}
 
 

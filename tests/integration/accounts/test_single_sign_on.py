@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -29,8 +28,10 @@ from grading.store import tables
 from grading.store.accounts import users
 from tests.integration.accounts.sign_on_world import (
     ISSUER,
+    NAME,
     OTHER,
     PUBLIC,
+    STUDENT,
     Campus,
     Played,
     as_person,
@@ -41,15 +42,6 @@ from tests.integration.accounts.sign_on_world import (
     posted,
     text_of,
 )
-
-NAME = {"name": "Anna Student", "email": "anna@school.test", "email_verified": True}
-STUDENT = {**NAME, "groups": ["grader-ba-students", "grader-gone-students", "choir"]}
-NOW = int(time.time())
-SHORT = (
-    "qBOBK4ow_iLS-38WIG83-nb0UHizRr5z8qKUoSQU4d_etVov2efhs-Q4sfBc_pGqVinDVq4DWW_7ocd7kogDO"
-    "N__ZT4iB6JMN9HZXWntTWhh09y27-VMz9bCHcU7f7c8ohbLoM7b6togVYhkHQ--cUT1JTArK_MdxWTYDLEswKU"
-)
-"""The modulus of a key of 1024 bits."""
 
 
 @pytest.fixture
