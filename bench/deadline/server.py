@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 from bench.pages import dataset
 from bench.pages.school import Size
 from bench.proxies import Places, Proxy, make_certificate
-from bench.router.processes import Processes
+from bench.router.processes import Processes, process_cpu_s
 from cli.dev.embedded_redis import RedisProcess, free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from grading.domain.errors import ConfigError
@@ -203,12 +203,6 @@ def _enrol(school: School, people: int) -> None:
             held = {"_user_id": f"{user.id}:{users.session_stamp(user)}:{begun}", "_fresh": True}
             cookies.append(f"{name}={signer.dumps(held)}")
         school.cookies = cookies
-
-
-def process_cpu_s(pid: int) -> float:
-    """Processor seconds that a process and its threads took so far, as Linux counts them."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _until(reached: Any, timeout_s: float, what: str) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -60,13 +57,3 @@ def kill(engine: ShardedEngine, rank: int) -> tuple[int, ...]:
 def gone(pids: Sequence[int]) -> None:
     """Wait until none of these processes is there."""
     until(lambda: not any(map(alive, pids)), 60, f"processes {pids} end")
-
-
-def seconds_used(pid: int) -> float:
-    """Seconds of a core that a process has used."""
-    if sys.platform == "linux":
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
-    told = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=True)
-    minutes, _, seconds = told.stdout.strip().rpartition(":")
-    return 60 * float(minutes) + float(seconds)

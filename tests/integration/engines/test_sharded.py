@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.router.processes import process_cpu_s
 from bench.tiny_models import make_model
 from grading.domain.errors import BudgetExceeded, Cancelled, EngineError, EngineUnreachable, ModelMissing
 from grading.scheduling.crossings import LEAST_GAIN
 from tests.support.engines import ENDLESS, HEADS, SYSTEM, Heard, ask, parsed, quiet
-from tests.support.sharded import addresses, gone, group, kill, ranks, seconds_used
+from tests.support.sharded import addresses, gone, group, kill, ranks
 from tests.support.strategies import compared, expect_figures
 from tests.support.system import until
 from workers.machine.engines import Request
@@ -158,10 +159,10 @@ def test_a_loss_that_nobody_met_is_told_and_all_come_back(
 
 def test_ranks_that_have_nothing_to_do_sleep(pool: ShardedEngine) -> None:
     pids = group(pool).pids
-    before = [seconds_used(pid) for pid in pids]
+    before = [process_cpu_s(pid) for pid in pids]
     threading.Event().wait(1.0)
     assert (
-        sum(map(seconds_used, pids)) - sum(before) < 0.5
+        sum(map(process_cpu_s, pids)) - sum(before) < 0.5
     )  # waiting for each other, they would use all of it
 
 
