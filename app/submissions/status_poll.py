@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from flask import Blueprint, Response, current_app, request, session
+from flask import Blueprint, Response, current_app, g, request, session
 from flask.blueprints import BlueprintSetupState
+from flask_login import current_user
 
 from app.submissions.status_texts import live, next_look_s, open_runs, progress, seen_by
 from app.web import auth
@@ -49,16 +50,24 @@ class PolledState:
 class Board:
     """What is known of the submissions that pages wait for, and of those who look at them.
 
-    While one request looks anew, the others go on with what was seen before.
+    While one request looks anew, the others go on with what was seen before: nobody waits for a look.
     """
 
     def __init__(self, store: Store, dispatch: Dispatch) -> None:
         self._store, self._dispatch = store, dispatch
+        self._looking = threading.Lock()
+        """Held by the one that looks."""
         self._lock = threading.Lock()
+        """Of all that follows; never held while something is read."""
         self._requested: dict[str, float] = {}
         self._users: dict[int, float] = {}
         self._states: dict[str, PolledState] = {}
         self._readers: dict[int, Reader] = {}
+        self._taken: tuple[dict[str, PolledState], dict[int, Reader]] = ({}, {})
+        """What single requests read since the present or last look began: as new as what that one sees."""
+        self._changed: dict[int, float] = {}
+        """When users last changed something; until a look, what they ask for is read anew."""
+        self._began = 0.0
         self._looked_at = -LOOK_EVERY_S
         self._rest_s = LOOK_EVERY_S
         self._alike = (0, 0)
@@ -68,8 +77,17 @@ class Board:
         return self._alike[state.at_work]
 
     def forget(self) -> None:
-        """Something was changed here: the next one looks anew."""
+        """Something that concerns many was changed here: the next one looks anew."""
         self._looked_at = -LOOK_EVERY_S
+
+    def forget_user(self, user_id: int) -> None:
+        """This user changed something of their own here: they see it at once, others with the next look."""
+        with self._lock:
+            self._changed[user_id] = time.monotonic()
+
+    def changed(self, session_id: str) -> bool:
+        """Whether the user of this session changed something since the last look."""
+        return auth.session_of(session_id).user_id in self._changed
 
     def reader(self, session_id: str, *, anew: bool) -> Reader:
         """Whose session this is. Raises NotSignedIn."""
@@ -78,45 +96,68 @@ class Board:
             self._look()  # before the reader is believed: somebody may have signed out here
         found = self._readers.get(loaded.user_id)
         if anew or found is None or loaded.id not in found.sessions:
-            self._take({}, self._read_readers([loaded.user_id]))
-            found = self._readers.get(loaded.user_id)
+            began = time.monotonic()
+            readers = self._read_readers([loaded.user_id])
+            self._take(began, {}, readers)
+            found = readers.get(loaded.user_id)
         if found is None or found.stamp != loaded.stamp or loaded.id not in found.sessions:
             raise NotSignedIn
-        self._users[loaded.user_id] = time.monotonic()
+        with self._lock:
+            self._users[loaded.user_id] = time.monotonic()
         return found
 
     def state(self, submission_id: str, *, anew: bool) -> PolledState:
         """Where a submission stands, as it was seen within about a second, or now. Raises NotFound."""
-        if anew or submission_id not in self._states:
-            self._take(self._read([submission_id]), {})
-        else:
+        if not anew:
             self._look()
         found = self._states.get(submission_id)
+        if anew or found is None:
+            began = time.monotonic()
+            states = self._read([submission_id])
+            self._take(began, states, {})
+            found = states.get(submission_id)
         if found is None:
             raise NotFound(NO_SUCH_SUBMISSION)
-        self._requested[submission_id] = time.monotonic()
+        with self._lock:
+            self._requested[submission_id] = time.monotonic()
         return found
 
     def _look(self) -> None:
         """At all that pages wait for and at all who do, when it is time."""
-        if time.monotonic() - self._looked_at < self._rest_s or not self._lock.acquire(blocking=False):
+        if time.monotonic() - self._looked_at < self._rest_s or not self._looking.acquire(blocking=False):
             return
         try:
-            began = time.monotonic()
-            self._requested = {one: at for one, at in self._requested.items() if began - at < WATCHED_S}
-            self._users = {one: at for one, at in self._users.items() if began - at < WATCHED_S}
-            self._states, self._readers = self._read(self._requested), self._read_readers(self._users)
-            at_work = sum(one.at_work for one in self._states.values())
-            self._alike = (len(self._states) - at_work, at_work)
-            self._looked_at = time.monotonic()
-            self._rest_s = max(LOOK_EVERY_S, REST * (self._looked_at - began))
+            submissions, users = self._begin()
+            self._end(self._read(submissions), self._read_readers(users))
         finally:
-            self._lock.release()
+            self._looking.release()
 
-    def _take(self, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
+    def _begin(self) -> tuple[list[str], list[int]]:
+        """What to look at."""
         with self._lock:
-            self._states = {**self._states, **states}
-            self._readers = {**self._readers, **readers}
+            self._began = now = time.monotonic()
+            self._taken = ({}, {})
+            self._requested = {one: at for one, at in self._requested.items() if now - at < WATCHED_S}
+            self._users = {one: at for one, at in self._users.items() if now - at < WATCHED_S}
+            return list(self._requested), list(self._users)
+
+    def _end(self, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
+        at_work = sum(one.at_work for one in states.values())
+        with self._lock:
+            self._states, self._readers = {**states, **self._taken[0]}, {**readers, **self._taken[1]}
+            self._changed = {one: at for one, at in self._changed.items() if at >= self._began}
+            self._alike = (len(states) - at_work, at_work)
+            self._looked_at = time.monotonic()
+            self._rest_s = max(LOOK_EVERY_S, REST * (self._looked_at - self._began))
+
+    def _take(self, began: float, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
+        """Keep what a single request read, beginning then."""
+        with self._lock:
+            self._states.update(states)
+            self._readers.update(readers)
+            if began >= self._began:
+                self._taken[0].update(states)
+                self._taken[1].update(readers)
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
         with self._store.read_autocommit() as opened:
@@ -140,11 +181,24 @@ def _watch(state: BlueprintSetupState) -> None:
     state.app.extensions["grader-waiting"] = Board(services.store, services.dispatch)
 
 
+@pages.before_app_request
+def _note_user() -> None:
+    """Whose session a change is made with; signing out forgets it."""
+    if request.method not in SAFE:
+        g.changing = str(session.get("_user_id", ""))
+
+
 @pages.after_app_request
 def _changed(response: Response) -> Response:
-    """What is changed by this process is seen at once."""
-    if request.method not in SAFE:
-        cast(Board, current_app.extensions["grader-waiting"]).forget()
+    """What staff change in this process is seen at once; what others change, by themselves.
+
+    When thousands submit, each of them would have everything looked at anew for all who wait.
+    """
+    if request.method not in SAFE and not g.get("broken"):
+        board = cast(Board, current_app.extensions["grader-waiting"])
+        if current_user.is_authenticated and current_user.actor.staff:
+            board.forget()
+        board.forget_user(auth.session_of(g.get("changing", "")).user_id)
     return response
 
 
@@ -152,8 +206,9 @@ def _changed(response: Response) -> Response:
 def status(submission_id: str) -> Response:
     """What a waiting page asks for. Who names what they have (ETag) is told what was seen lately."""
     board = cast(Board, current_app.extensions["grader-waiting"])
-    anew = "If-None-Match" not in request.headers
-    reader = board.reader(str(session.get("_user_id", "")), anew=anew)
+    session_id = str(session.get("_user_id", ""))
+    anew = "If-None-Match" not in request.headers or board.changed(session_id)
+    reader = board.reader(session_id, anew=anew)
     speak(reader.language or session.get("language"))
     actor = auth.limited(reader.actor)
     if actor is None:

@@ -118,6 +118,9 @@ _STAGES = (
 )
 
 
+_NO_MESSAGE = Message()
+
+
 def load_statuses(session: Session, submission_ids: Iterable[str]) -> dict[str, LiveStatus]:
     """The live status of each of these submissions that exists."""
     found: dict[str, LiveStatus] = {}
@@ -162,6 +165,7 @@ def _stages(session: Session, rounds: Sequence[str]) -> Mapping[str, list[StageV
             seconds=row.seconds,
             tokens=row.output_tokens,
             error=row.error,
+            message=_NO_MESSAGE,
         )
         found[row.round_id].append(view)
     return found

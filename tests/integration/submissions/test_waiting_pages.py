@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,6 +113,58 @@ def test_what_this_process_changes_is_seen_at_once(school: School) -> None:
     assert live_status.get_json()["headline"] == "Awaiting review"
     teacher.post(f"/submissions/{submission}/release", data={"csrf_token": form_token(teacher)})
     assert ask(anna, submission, live_status.headers["ETag"]).get_json()["headline"] == "Graded"
+
+
+def test_what_students_change_does_not_look_for_all(school: School) -> None:
+    """Thousands submit at a deadline; each sees what became of it, and their sign-out ends what they see."""
+    waiting, own = school.submit("anna"), school.submit("ben")
+    anna, ben = school.client("anna"), school.client("ben")
+    for one in (waiting, own):
+        set_state(school, one, "queued")
+    tags = [ask(client, one).headers["ETag"] for client, one in ((anna, waiting), (ben, own))]
+    ask(anna, waiting, tags[0])
+    board(school)._looked_at = 1e12
+    for one in (waiting, own):
+        set_state(school, one, "running", analysis="generating")
+    ben.post("/language", data={"csrf_token": form_token(ben), "language": "en"})
+    assert ask(anna, waiting, tags[0]).status_code == 304
+    assert ask(ben, own, tags[1]).get_json()["headline"] == "Being graded"
+    copy, cookie = school.app.test_client(), ben.get_cookie("grader")
+    assert cookie is not None
+    copy.set_cookie("grader", cookie.value)
+    assert ask(copy, own, tags[1]).status_code == 200
+    ben.post("/sign-out", data={"csrf_token": form_token(ben)})
+    assert ask(copy, own, tags[1]).status_code == 401
+
+
+def test_nobody_waits_while_another_request_looks(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read anew meanwhile is not lost when the look ends with what it saw before."""
+    submission, other = school.submit("anna"), school.submit("ben")
+    for one in (submission, other):
+        set_state(school, one, "running", analysis="generating")
+    anna, ben = school.client("anna"), school.client("ben")
+    tag = ask(anna, submission).headers["ETag"]
+    looks, goes_on, leases = threading.Event(), threading.Event(), school.dispatch.leases
+
+    def slow(runs: Sequence[str]) -> Any:
+        found = leases(runs)
+        if threading.current_thread() is look:
+            looks.set()
+            assert goes_on.wait(30)
+        return found
+
+    monkeypatch.setattr(school.dispatch, "leases", slow)
+    board(school).forget()
+    look = threading.Thread(target=ask, args=(anna, submission, tag))
+    look.start()
+    assert looks.wait(30)
+    school.grade(submission, report(), released=True)
+    assert ask(ben, other).status_code == 200
+    told = ask(anna, submission)
+    assert told.get_json()["headline"] == "Graded"
+    goes_on.set()
+    look.join()
+    assert ask(anna, submission, told.headers["ETag"]).status_code == 304
 
 
 def test_an_ended_session_is_noticed(school: School) -> None:
