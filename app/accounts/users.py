@@ -172,10 +172,11 @@ def erase_user(user_id: int) -> str | tuple[str, int] | Response:
 def export_user(user_id: int) -> FlaskResponse:
     """All that is held on a student."""
     actor = _administrator()
-    with services().store.write() as session:
+    store = services().store
+    with store.read() as session:
         student = find_student(session, f"user:{user_id}")
-        to = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed when it was sent
-        export.write_export(session, student, to, actor.name)
+    to = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed when it was sent
+    export.write_export(store, student, to, actor.name)
     response = FlaskResponse(_pieces(to), content_type="application/zip")
     response.headers.set("Content-Disposition", "attachment", filename=f"user-{user_id}.zip")
     response.call_on_close(to.close)

@@ -200,9 +200,10 @@ def export(settings: Settings, student: str, file: Path) -> None:
         schema.require_usable(store)
         try:
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as to, store.write() as session:
-                found = find_student(session, student)
-                counts = exports.write_export(session, found, to, "cli")
+            with os.fdopen(handle, "wb") as to:
+                with store.read() as session:
+                    found = find_student(session, student)
+                counts = exports.write_export(store, found, to, "cli")
             part.replace(file)
         except OSError as error:
             raise GraderError(f"{file} cannot be written: {error.strerror or error}.") from error

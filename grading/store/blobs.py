@@ -60,6 +60,7 @@ def load_sizes(session: Session, names: Iterable[str]) -> dict[str, int]:
 def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
     """The contents of blobs by their SHA-256; unknown ones are left out.
 
+    A session that only reads begins a new transaction after a file from the object store.
     Raises FilesUnavailable and FileDamaged.
     """
     rows = session.execute(select(*_COLUMNS).where(Blob.sha256.in_(list(names)))).all()
@@ -67,6 +68,9 @@ def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
 
 
 def _fetch(session: Session, row: Any) -> bytes:
+    if session.info.get("reads"):
+        # the object store may take its time: on SQLite an open transaction keeps the log of all writes
+        session.commit()
     # an object stays when its blob moves back; only what is erased at this moment is missing
     return objects_of(session).get(row.object_key, row.sha256, row.size)
 

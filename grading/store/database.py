@@ -136,7 +136,7 @@ class Store:
     def read(self) -> Iterator[Session]:
         """A session in a read-only transaction."""
         with self._read() as session:
-            session.info.update(offset=self.clock_offset_s, objects=self.objects)
+            session.info.update(offset=self.clock_offset_s, objects=self.objects, reads=True)
             yield session
             if self.engine.dialect.name == "postgresql":
                 session.commit()
@@ -148,7 +148,7 @@ class Store:
         for pages with a few short queries, not for streaming.
         """
         with self._autocommit() as session:
-            session.info.update(offset=self.clock_offset_s, objects=self.objects)
+            session.info.update(offset=self.clock_offset_s, objects=self.objects, reads=True)
             yield session
 
     def close(self) -> None:

@@ -157,7 +157,7 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 
 
 def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
-    """Path and content of each file but the table; each chunk has a transaction of its own."""
+    """Path and content of each file but the table; no transaction is open while one is sent."""
     yield "README.txt", README.encode()
     names = zip_names.Names()
     with store.read() as session:
@@ -171,8 +171,11 @@ def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]
         with store.read() as session:
             folders = _folders(session, some)
             for submission_id in some:
-                if submission_id in folders:  # else it was removed a moment ago
-                    yield from _of_submission(session, submission_id, folders[submission_id], names)
+                if submission_id not in folders:
+                    continue  # it was removed a moment ago
+                for file in _of_submission(session, submission_id, folders[submission_id], names):
+                    session.commit()
+                    yield file
 
 
 def _folders(session: Session, ids: Sequence[str]) -> dict[str, str]:

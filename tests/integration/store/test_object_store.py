@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import random
 import ssl
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -14,7 +16,7 @@ from typing import Any, cast
 
 import obstore
 import pytest
-from sqlalchemy import delete, event, select
+from sqlalchemy import delete, event, select, text
 
 from grading.documents import SubmittedFiles, UploadedFile
 from grading.domain.errors import FileDamaged, FilesUnavailable
@@ -23,10 +25,12 @@ from grading.store.blobs import load_blob, load_blobs, store_blobs
 from grading.store.database import now
 from grading.store.object_store import PIECE_BYTES, ObjectStore
 from grading.store.privacy import erasure
+from grading.store.privacy import export as privacy_export
 from grading.store.privacy.deletion import delete_submissions
 from grading.store.submissions import intake, pending_uploads
 from grading.store.submissions.intake import IncomingSubmission
-from grading.store.tables import Blob, SubmissionFile, UnusedObject, UploadFile
+from grading.store.tables import Blob, Submission, SubmissionFile, UnusedObject, UploadFile
+from grading.store.views import csv_export
 from tests.support.aging import Fresh
 from tests.support.factories import add_assignment, add_student, document, submit
 from tests.support.object_stores import LARGE, FaultyS3, faulty_s3, in_memory
@@ -248,6 +252,49 @@ def test_a_file_that_moves_back_while_it_is_read_is_read(
     monkeypatch.setattr(objects, "get", moved_meanwhile)
     assert read(store, name) == LARGE_TEXT.encode()
     assert key_of(store, name) is None
+
+
+def open_transactions(store: Store) -> int:
+    """Transactions of others; on SQLite only whether there is one, which keeps the log of all writes."""
+    with store.engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            return int(connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0])
+        return connection.scalar(
+            text(
+                "select count(*) from pg_stat_activity where datname = current_database() "
+                "and pid <> pg_backend_pid() and xact_start is not null and backend_type = 'client backend'"
+            )
+        )
+
+
+def test_no_transaction_is_open_while_an_object_or_a_recipient_is_waited_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = objects_of(store)
+    submission, name = large(store)
+    blob_moves.move_to_objects(store, objects)
+    get, found = objects.get, []
+
+    def slow(key: str, sha256: str, size: int) -> bytes:
+        with store.write() as session:  # others submit
+            session.add(UnusedObject(key=f"others-{len(found)}", delete_at=now(session)))
+        found.append(open_transactions(store))
+        return get(key, sha256, size)
+
+    monkeypatch.setattr(objects, "get", slow)
+    assert read(store, name) == LARGE_TEXT.encode()
+    with store.read() as session:
+        student = erasure.find_student(session, "s1")
+        assignment = session.get_one(Submission, submission).assignment_id
+    to = io.BytesIO()
+    assert privacy_export.write_export(store, student, to, "test")["submission_files"] == 1
+    with zipfile.ZipFile(to) as archive:
+        assert [one.file_size for one in archive.infolist()].count(len(LARGE_TEXT)) == 1
+    for _, content in csv_export.export_files(store, assignment):
+        found.append(open_transactions(store))
+        assert content
+    assert len(found) >= 3 + 2
+    assert set(found) == {0}
 
 
 def test_an_upload_is_submitted_without_reading_its_files(store: Store) -> None:
