@@ -20,11 +20,13 @@ from grading.domain.permissions import Actor
 from grading.domain.round_states import RoundState
 from grading.domain.stages import grading_stages
 from grading.execution.throughput import seconds_until_checked
+from grading.store import Store
 from grading.store.accounts import second_factor
 from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
 from grading.store.reporting.operations import Figures, RunInFlight
+from grading.store.reporting.replication import BEHIND_BYTES, load_replication
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""
@@ -145,6 +147,7 @@ def overview(actor: Actor) -> Overview:
     leases = app_services.dispatch.leases([run.run_id for run in runs]) if runs else {}
     room = _room(app_services)
     troubles = [*_troubles(states, parts, room), *_slow_sandbox(figures, parts), *_to_look_at(actor, figures)]
+    troubles += _replication_troubles(app_services.store)
     troubles += (_break_glass(one) for one in broken_glass)
     return Overview(
         troubles=sorted(troubles, key=lambda one: not one.grave),
@@ -307,6 +310,41 @@ def _weights_troubles(states: ClusterState) -> Iterator[Trouble]:
             ),
             _("The Machines page shows which ones and what to do."),
             endpoint="operations.machines",
+        )
+
+
+def _replication_troubles(store: Store) -> Iterator[Trouble]:
+    """What takes a successor from PostgreSQL, or fills its disk; nothing of SQLite."""
+    found = load_replication(store)
+    if found is None:
+        return
+    if found.blocked:
+        yield Trouble(
+            _("Nothing can be stored: PostgreSQL waits for a synchronous replica, and none is connected."),
+            _(
+                "Start the replica. If that takes long, run %(command)s on the primary, then reload its "
+                "settings.",
+                command="`ALTER SYSTEM RESET synchronous_standby_names`",
+            ),
+            grave=True,
+        )
+    if away := [one.name for one in found.slots if one.idle]:
+        yield Trouble(
+            _("A replica of PostgreSQL is not connected: %(names)s.", names=", ".join(away)),
+            _(
+                "The primary keeps its log for it, which fills the disk. Start the replica, or drop its "
+                "replication slot."
+            ),
+        )
+    if late := [name for name, behind in found.lags.items() if behind > BEHIND_BYTES]:
+        yield Trouble(
+            _("A replica of PostgreSQL is behind: %(names)s.", names=", ".join(late)),
+            _("If the primary fails now, more is lost. Check the replica's disk, its load and its network."),
+        )
+    if found.failing:
+        yield Trouble(
+            _("PostgreSQL cannot archive its log, which fills the disk."),
+            _("The log of PostgreSQL shows the reason. Then run %(command)s.", command="`pgbackrest check`"),
         )
 
 

@@ -48,6 +48,7 @@ from grading.store.reporting.metrics import (
     Totals,
 )
 from grading.store.reporting.operations import Upkeep, load_upkeep
+from grading.store.reporting.replication import Replication, load_replication
 
 HTTP_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 REFUSED = (
@@ -75,6 +76,7 @@ def add_metrics(app: Flask, services: Services) -> None:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FromStore(services))
+    registry.register(FromReplication(services.store))
     registry.register(FromQueue(services))
     registry.register(FromServer(services))
     answered = Counter(
@@ -249,6 +251,41 @@ class FromStore(Collector):
         )
         retries = summed(((kind[0],), sums.retries) for kind, sums in totals.runs.items())
         yield counter("grader_retries", "Finished runs that were retries.", retries.items(), "stage")
+
+
+class FromReplication(Collector):
+    """What a PostgreSQL says of its replicas and its archive; nothing of SQLite."""
+
+    def __init__(self, store: Store) -> None:
+        self._read = Bounded(lambda: load_replication(store))
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing where the database is away, or a service hides what is asked for."""
+        try:
+            found = self._read()
+        except (SQLAlchemyError, TimeoutError):
+            return
+        if found is not None:
+            yield from replication_metrics(found)
+
+
+def replication_metrics(found: Replication) -> Iterator[Metric]:
+    """Lag of replicas, slots that keep the log, the archive, and whether commits are blocked."""
+    text = "Whether commits wait for a synchronous replica and none is connected (1) or not (0)."
+    yield gauge("grader_commits_blocked", text, [((), found.blocked)])
+    lags = [((name,), behind) for name, behind in found.lags.items()]
+    yield gauge(
+        "grader_replica_lag_bytes", "Log that a replica has not replayed yet, in bytes.", lags, "replica"
+    )
+    active = [((one.name,), one.active) for one in found.slots]
+    text = "Whether the replica of a replication slot is connected (1) or not (0)."
+    yield gauge("grader_replication_slot_active", text, active, "slot")
+    kept = [((one.name,), one.kept_bytes) for one in found.slots]
+    text = "Log that the primary keeps for a replication slot, in bytes."
+    yield gauge("grader_replication_slot_bytes", text, kept, "slot")
+    failing = [((), bool(found.failing))] if found.archives else []
+    text = "Whether the last piece of the log could not be archived (1) or could (0)."
+    yield gauge("grader_archive_failing", text, failing)
 
 
 def _upkeep(upkeep: Upkeep) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from grading.config.settings import Config
 from grading.domain.ssrf import Allowed, Refused, read, require
+from grading.store.reporting.replication import BEHIND_BYTES, KEPT_BYTES
 
 Level = Literal["ok", "warning", "failure"]
 GB = 1_000_000_000
@@ -57,9 +58,9 @@ class Bounds:
     certificate_days: float = 14.0
     backup_s: float = 36 * 3600.0
     """An older newest back-up is a warning: one of a night was left out."""
-    replica_bytes: float = 64e6
+    replica_bytes: float = BEHIND_BYTES
     """Log that a replica may be behind."""
-    slot_bytes: float = 4e9
+    slot_bytes: float = KEPT_BYTES
     """Log that is kept for a replica."""
     patience_s: float = 60.0
     """For one token of each model."""

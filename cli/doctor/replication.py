@@ -73,7 +73,7 @@ def _slot(bounds: Bounds, one: Slot) -> Finding:
     if one.status in LOST:
         message = "its replica needs a part of the log that is removed"
         return failure("slot_lost", name, message, f"make the replica again ({HOW_TO})")
-    if one.kept_bytes > bounds.slot_bytes:
+    if one.idle or one.kept_bytes > bounds.slot_bytes:
         remedy = f"start its replica, or drop it: `SELECT pg_drop_replication_slot('{one.name}')`"
         return warning("slot_keeps_log", name, message + ("" if one.active else " for nobody"), remedy)
     return ok(name, message)

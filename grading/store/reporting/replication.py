@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlalchemy import NullPool, create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import NotSupportedError, OperationalError, ProgrammingError
 
 from grading.store.database import Store
 from grading.store.failover import hosts_of, parse_url
 
+BEHIND_BYTES = 64e6
+"""A replica that is further behind is late: so much would be lost with the primary."""
+KEPT_BYTES = 4e9
+"""Log that is kept for a replica, from which on the primary's disk is in danger."""
 _REPLICAS = text(
     "select application_name, state, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) "
     "from pg_stat_replication order by application_name"
@@ -45,6 +49,11 @@ class Slot:
     status: str
     """`reserved`, `extended`, `unreserved` or `lost`, as PostgreSQL says; empty before its first use."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether log is kept, or was, for a replica that is not connected."""
+        return not self.active and self.status != ""
+
 
 @dataclass(frozen=True)
 class Replication:
@@ -58,11 +67,28 @@ class Replication:
     failing: str
     """The piece of the log that could not be archived last, if none was archived since."""
 
+    @property
+    def blocked(self) -> bool:
+        """Whether commits wait for a replica and none is there; not where the user may not see replicas."""
+        return bool(self.waits_for) and not any(one.synchronous or one.state is None for one in self.replicas)
+
+    @property
+    def lags(self) -> dict[str, int]:
+        """Bytes of log that a replica has not replayed, by its name."""
+        return {one.name: one.behind_bytes for one in self.replicas if one.behind_bytes is not None}
+
 
 def load_replication(store: Store) -> Replication | None:
-    """Query the primary; nothing of SQLite. Raises errors of SQLAlchemy."""
+    """Query the primary; nothing of SQLite, and of a service that hides it. Raises errors of SQLAlchemy."""
     if store.engine.dialect.name != "postgresql":
         return None
+    try:
+        return _load(store)
+    except (NotSupportedError, ProgrammingError):
+        return None
+
+
+def _load(store: Store) -> Replication:
     with store.read() as session:
         replicas = tuple(
             Replica(name, state, sync in ("sync", "quorum"), None if behind is None else int(behind))

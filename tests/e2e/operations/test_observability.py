@@ -16,8 +16,12 @@ import pytest
 import requests
 import yaml
 from celery import Celery
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector as MetricCollector
 
+from app.operations.metrics import replication_metrics
 from cli.dev.embedded_redis import free_port, start_redis
 from cli.dev.local_stack import accepts_uploads
 from grading.broker.heartbeats import Heartbeat
@@ -26,6 +30,7 @@ from grading.store import Store, schema
 from grading.store.accounts import gateway_use
 from grading.store.database import now
 from grading.store.privacy import backup
+from grading.store.reporting.replication import Replica, Replication, Slot
 from grading.store.rounds import lifecycle, locking, preparing
 from grading.store.tables import Token
 from tests.support.engines import all_metrics
@@ -201,10 +206,26 @@ def names(event: dict[str, Any]) -> tuple[str, str]:
 # --- metrics ------------------------------------------------------------------------------------------
 
 
+REPLICATION = Replication(
+    (Replica("db2", "streaming", True, 0),), (Slot("db2", True, 0, "reserved"),), "*", True, ""
+)
+"""Of a PostgreSQL; tests/faults/store/test_replication_alarms.py plays a real one."""
+
+
+class Pair(MetricCollector):
+    """Series that an SQLite has not."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from replication_metrics(REPLICATION)
+
+
 def served(seen: Seen) -> dict[str, list[Any]]:
     """Name of a series -> its samples; families without samples do not count."""
     found: dict[str, list[Any]] = {}
-    for family in text_string_to_metric_families(seen.metrics):
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Pair())
+    text = seen.metrics + generate_latest(registry).decode()
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             found.setdefault(sample.name, []).append(sample)
     return found

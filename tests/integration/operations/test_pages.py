@@ -13,6 +13,7 @@ from flask import abort, flash
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
+from app.operations import dashboard
 from app.web import i18n, toasts
 from grading.broker.canaries import PartHeartbeat
 from grading.broker.heartbeats import Lease
@@ -28,6 +29,7 @@ from grading.store.accounts import gateway_use, users
 from grading.store.accounts.users import PASSWORD_TOO_SHORT
 from grading.store.database import now
 from grading.store.reporting import operations
+from grading.store.reporting.replication import Replica, Replication, Slot
 from grading.store.rounds import preparing
 from tests.integration.webapp import School, form_token, report, without_tokens
 
@@ -118,6 +120,23 @@ def test_the_overview_names_what_is_wrong_gravest_first(school: School) -> None:
     away = school.client("admin").get("/operations").get_data(as_text=True)
     assert "Redis is not reachable." in away
     assert "process is running" not in away  # that is not known then
+
+
+def test_the_overview_says_what_is_wrong_with_replicas_and_archive(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, Replication] = {
+        "Nothing can be stored: PostgreSQL waits": Replication((), (), "db2", archives=False, failing=""),
+        "is not connected: db2.": Replication((), (Slot("db2", False, 0, "lost"),), "", False, ""),
+        "is behind: db2.": Replication((Replica("db2", "streaming", True, 10**8),), (), "db2", False, ""),
+        "PostgreSQL cannot archive its log": Replication((), (), "", True, "0001"),
+        "All systems operational": Replication((), (Slot("new", False, 0, ""),), "", True, ""),
+    }
+    for text, found in said.items():
+        monkeypatch.setattr(dashboard, "load_replication", lambda _, found=found: found)
+        monkeypatch.setattr(dashboard, "_troubles", lambda *_: [])
+        page = school.client("admin").get("/operations").get_data(as_text=True)
+        assert [one for one in said if one in page] == [text]
 
 
 def test_messages_are_sent_again_one_kind_or_those_chosen(database_url: str) -> None:
