@@ -42,7 +42,6 @@ def submissions() -> str:
     """All submissions this reader may see, the newest first, with filters."""
     actor = auth.actor()
     state = request.args.get("state")
-    # an "or" costs the order of an index: only for staff who may have submissions of their own elsewhere
     both = actor.staff and bool(studies(actor))
     chosen = Filters(
         course_ids=actor.staff_courses if actor.staff else None,

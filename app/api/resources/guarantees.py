@@ -10,6 +10,7 @@ from app.api.fields import RequestModel
 from app.api.guards import of_assignment
 from app.api.resources.grades import Counted
 from app.api.routes import Call, get, post
+from app.trust.guarantee import load_proof
 from grading.store import tables
 from grading.store.trust import guarantees, sentences
 
@@ -85,7 +86,7 @@ class ReleaseProven(RequestModel):
 @get(ROOT, of_assignment("trust.see"))
 def guarantee(call: Call, about: tables.Assignment) -> GuaranteeState:
     """Get how many grades of an assignment may be released unread (staff only)."""
-    proof = guarantees.load_proof(call.session, about)
+    proof = load_proof(call.session, about)
     wanted = proof.sample.wanted if proof.sample else None
     done = proof.sample is not None and proof.sample.done
     said = wanted is not None and proof.proven and proof.threshold is not None

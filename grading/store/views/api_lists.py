@@ -5,21 +5,22 @@ Each function takes the key after which its page begins, and the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, func, or_, select, tuple_
+from sqlalchemy import Select, Subquery, and_, func, or_, select, tuple_, union_all
 from sqlalchemy.orm import Session, joinedload
 
 from grading.domain.base_value import Value
+from grading.domain.round_states import RoundState
 from grading.store import tables
 from grading.store.courses import roster
 from grading.store.courses.courses import CourseEntry, load_course
 from grading.store.courses.roster import Person
 from grading.store.grades import gradebook_cells
 from grading.store.submissions.intake import counts_for
-from grading.store.views import gradebook, submission_lists
+from grading.store.views import gradebook, newest_submissions, submission_lists
 from grading.store.views.submission_lists import SubmissionLine
 
 
@@ -92,37 +93,106 @@ class SubmissionFilters(Value):
     oldest_first: bool = False
 
 
+LOOKED_AT = (1, 10, None)
+"""So many times as many submissions of courses as are asked for are chosen from (None: all of them), until
+enough of them match."""
+
+
 def list_submissions(
     session: Session, wanted: SubmissionFilters, after: tuple[datetime, str] | None, limit: int
 ) -> tuple[SubmissionLine, ...]:
     """Submissions in order of time; first their ids by indexes alone, then the columns of those few."""
+    own = tables.Submission
+    order = _order(own, oldest_first=wanted.oldest_first)
+    within, lateral = _within(wanted, after), newest_submissions.is_lateral(session)
+    found: list[str] = []
+    # of what few rounds are, their state's index finds all
+    for times in LOOKED_AT if lateral and wanted.state in (None, RoundState.GRADED) else (None,):
+        most = None if times is None else times * limit
+        some = _candidates(wanted, within, most, lateral=times is not None)
+        query = _ids(wanted, some).where(own.number > 0, *_which(wanted), *within)
+        query = query if some is not None else query.where(*_whose(wanted))
+        found = list(session.scalars(query.order_by(*order).limit(limit)))
+        if some is None or len(found) == limit:
+            break
+    return submission_lists.load_lines(session, found)
+
+
+def _order(of: Any, *, oldest_first: bool) -> tuple[Any, Any]:
+    return (of.created_at, of.id) if oldest_first else (of.created_at.desc(), of.id.desc())
+
+
+def _ids(wanted: SubmissionFilters, some: Subquery | None) -> Select[Any]:
+    """The ids of these (None: all), joined with what the filters ask for."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
-    place = tuple_(own.created_at, own.id)
-    order = (own.created_at, own.id) if wanted.oldest_first else (own.created_at.desc(), own.id.desc())
-    query: Select[Any] = (
-        select(own.id)
-        .join(round_, and_(round_.submission_id == own.id, round_.current))
-        .order_by(*order)
-        .limit(limit)
-    )
-    if wanted.flagged is not None or wanted.released is not None:
-        query = query.outerjoin(grade, grade.round_id == round_.id)
-    for condition in (*_whose(wanted), *_which(wanted)):
-        query = query.where(condition)
+    query: Select[Any] = select(own.id)
+    if some is not None:
+        query = query.join(some, some.c.id == own.id)
+    of_grade = wanted.flagged is not None or wanted.released is not None
+    if of_grade or wanted.state is not None:
+        query = query.join(round_, and_(round_.submission_id == own.id, round_.current))
+    return query.outerjoin(grade, grade.round_id == round_.id) if of_grade else query
+
+
+def _within(wanted: SubmissionFilters, after: tuple[datetime, str] | None) -> list[Any]:
+    """Conditions on the place in the order."""
+    own = tables.Submission
+    found = [] if wanted.since is None else [own.created_at >= wanted.since]
+    if wanted.until is not None:
+        found.append(own.created_at < wanted.until)
     if after is not None:
-        query = query.where(place > after if wanted.oldest_first else place < after)
-    return submission_lists.load_lines(session, list(session.scalars(query)))
+        place = tuple_(own.created_at, own.id)
+        found.append(place > after if wanted.oldest_first else place < after)
+    return found
+
+
+def _candidates(
+    wanted: SubmissionFilters, within: Sequence[Any], most: int | None, *, lateral: bool
+) -> Subquery | None:
+    """What is chosen from, where that is neither all nor what the other filters find by themselves.
+
+    Of courses at most so many (None: all) in this order; and all that counts for the reader elsewhere.
+    """
+    if wanted.ids or wanted.student_id is not None or wanted.assignment_id is not None:
+        return None
+    staff, course = wanted.staff_of, wanted.course_id
+    if staff is None and course is None:
+        return None
+    courses, parts = staff, []
+    if course is not None:
+        courses = frozenset({course} if staff is None or course in staff else ())
+    if courses:
+        oldest_first = wanted.oldest_first
+        order = _order(tables.Submission, oldest_first=oldest_first)
+        here = newest_submissions.of_courses(
+            courses, order, most, *within, lateral=lateral, oldest_first=oldest_first
+        ).subquery()
+        of_all = select(here.c.id, here.c.created_at)
+        if most is not None:
+            of_all = of_all.order_by(*_order(here.c, oldest_first=oldest_first)).limit(most)
+        parts.append(of_all.subquery().select())
+    if staff is not None and course not in staff:
+        theirs = submission_lists.counting_query(wanted.reader)
+        elsewhere = select(theirs.c.id, theirs.c.created_at)
+        elsewhere = elsewhere.where(theirs.c.assignment_id.not_in(_of_courses(staff)))
+        if course is not None:
+            elsewhere = elsewhere.where(theirs.c.assignment_id.in_(_of_courses({course})))
+        parts.append(elsewhere)
+    return union_all(*parts).subquery()
+
+
+def _of_courses(ids: Collection[int]) -> Select[Any]:
+    return select(tables.Assignment.id).where(tables.Assignment.course_id.in_(ids))
 
 
 def _whose(wanted: SubmissionFilters) -> list[Any]:
-    own = tables.Submission
-    found: list[Any] = []
+    """Conditions where few are chosen from: ids, or those of a student or an assignment."""
+    own, found = tables.Submission, []
     if wanted.staff_of is not None:
-        theirs = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
-        found.append(or_(own.assignment_id.in_(theirs), counts_for(wanted.reader)))
+        theirs = own.assignment_id.in_(_of_courses(wanted.staff_of))
+        found.append(or_(theirs, counts_for(wanted.reader)))
     if wanted.course_id is not None:
-        of_course = select(tables.Assignment.id).where(tables.Assignment.course_id == wanted.course_id)
-        found.append(own.assignment_id.in_(of_course))
+        found.append(own.assignment_id.in_(_of_courses({wanted.course_id})))
     if wanted.assignment_id is not None:
         found.append(own.assignment_id == wanted.assignment_id)
     if wanted.student_id is not None:
@@ -141,15 +211,11 @@ def _which(wanted: SubmissionFilters) -> list[Any]:
     if wanted.flagged is not None:
         flagged = func.coalesce(grade.flag_text, "") != ""
         if wanted.staff_of is not None:  # a filter must not tell what the lines do not
-            staff = select(tables.Assignment.id).where(tables.Assignment.course_id.in_(wanted.staff_of))
-            flagged = and_(flagged, or_(grade.released_at.is_not(None), own.assignment_id.in_(staff)))
+            staff = own.assignment_id.in_(_of_courses(wanted.staff_of))
+            flagged = and_(flagged, or_(grade.released_at.is_not(None), staff))
         found.append(flagged if wanted.flagged else ~flagged)
     if wanted.ids:
         found.append(own.id.in_(wanted.ids))
-    if wanted.since is not None:
-        found.append(own.created_at >= wanted.since)
-    if wanted.until is not None:
-        found.append(own.created_at < wanted.until)
     return found
 
 

@@ -8,15 +8,16 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, Subquery, Text, and_, bindparam, cast, false, func, select
+from sqlalchemy import Integer, Select, Subquery, Text, and_, bindparam, cast, exists, func, select, union_all
 from sqlalchemy.orm import Session
 
 from grading.domain.base_value import Value
 from grading.domain.lateness import IN_TIME, Lateness, lateness, own_due, rule_of
 from grading.domain.messages import Message
+from grading.domain.round_states import RoundState
 from grading.store import tables
 from grading.store.database import literal_limit
-from grading.store.submissions.intake import counts_for
+from grading.store.views import newest_submissions
 
 
 def counting_query(user_id: Any, assignment_id: Any = None) -> Subquery:
@@ -182,13 +183,16 @@ def list_submissions(session: Session, filters: Filters, page: int = 1) -> Page:
 def _rows(session: Session, filters: Filters, page: int) -> Sequence[Any]:
     """The rows of a page in order, with the total."""
     given = {name: value for name, value in filters if value is not None}
-    places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page)}
-    return session.execute(_lines_of_page(frozenset(given), page == 1), {**_listed(given), **places}).all()
+    places = {"skipped": (page - 1) * PER_PAGE, "most": _furthest(page), "shown": page * PER_PAGE}
+    query = _lines_of_page(frozenset(given), page == 1, _apart(session, filters))
+    return session.execute(query, {**_listed(given), **places}).all()
 
 
 def _count(session: Session, filters: Filters, page: int) -> int:
     given = {name: value for name, value in filters if value is not None}
-    counted = select(func.count()).select_from(_counted(_filtered(frozenset(given))))
+    most = bindparam("most", type_=Integer)
+    ids = _filtered(frozenset(given), most, _apart(session, filters))
+    counted = select(func.count()).select_from(ids.limit(most).subquery())
     return session.scalar(counted, {**_listed(given), "most": _furthest(page)}) or 0
 
 
@@ -197,27 +201,30 @@ def _listed(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(one) if isinstance(one, frozenset) else one for name, one in given.items()}
 
 
+def _apart(session: Session, filters: Filters) -> bool:
+    """Whether each assignment is asked by itself; of what few rounds are, their state's index finds all."""
+    return newest_submissions.is_lateral(session) and filters.state in (None, RoundState.GRADED)
+
+
 @cache
-def _lines_of_page(given: frozenset[str], first: bool) -> Select[Any]:
+def _lines_of_page(given: frozenset[str], first: bool, lateral: bool) -> Select[Any]:
     # first which they are, by indexes alone, then all that belongs to those few
-    some = _of_page(given, first).subquery()
+    some = _of_page(given, first, lateral).subquery()
     order = (some.c.created_at.desc(), some.c.id, tables.SubmissionMember.user_id)
     return line_query(some).add_columns(some.c.total).order_by(*order)
 
 
-def _of_page(given: frozenset[str], first: bool) -> Select[Any]:
-    ids = _filtered(given)
-    counted = ids.limit(literal_limit(_furthest(1))).subquery() if first else _counted(ids)
+def _of_page(given: frozenset[str], first: bool, lateral: bool) -> Select[Any]:
+    most: Any = literal_limit(_furthest(1)) if first else bindparam("most", type_=Integer)
+    counted = _filtered(given, most, lateral).limit(most).subquery()
     some = select(func.count()).select_from(counted).scalar_subquery()
+    shown: Any = literal_limit(PER_PAGE) if first else bindparam("shown", type_=Integer)
+    ids = _filtered(given, shown, lateral)
     newest = ids.add_columns(some.label("total")).order_by(
         ids.selected_columns[1].desc(), ids.selected_columns[0]
     )
     newest = newest.limit(literal_limit(PER_PAGE))
     return newest if first else newest.offset(bindparam("skipped", type_=Integer))
-
-
-def _counted(ids: Select[Any]) -> Subquery:
-    return ids.limit(bindparam("most", type_=Integer)).subquery()
 
 
 def _furthest(page: int) -> int:
@@ -321,23 +328,47 @@ def assignment_line(assignment: tables.Assignment, course: tables.Course) -> Ass
     )
 
 
-def _filtered(given: frozenset[str]) -> Select[Any]:
-    """Id and time of the submissions that match these filters."""
-    submission, assignment = tables.Submission, tables.Assignment
+def _filtered(given: frozenset[str], most: Any, lateral: bool) -> Select[Any]:
+    """Id and time of the submissions that match these filters; at least the `most` newest of them."""
+    submission = tables.Submission
     of_it: Any = bindparam("assignment_id") if "assignment_id" in given else None
     if "student_id" in given:
         theirs = counting_query(bindparam("student_id"), of_it)
-        query: Select[Any] = select(theirs.c.id, theirs.c.created_at)
-        return _in_state(query, theirs.c.id, given)
-    query = select(submission.id, submission.created_at)  # type: ignore[assignment]  # of two columns
-    query = query.where(submission.number > 0)  # lower: samples of dry runs and stress tests
-    if "course_ids" in given:
-        mine = counts_for(bindparam("own")) if "own" in given else false()
-        here = assignment.course_id.in_(bindparam("course_ids", expanding=True))
-        query = query.where(submission.assignment_id.in_(select(assignment.id).where(here)) | mine)
+        return _in_state(select(theirs.c.id, theirs.c.created_at), theirs.c.id, given)
+    if "course_ids" not in given:
+        query: Any = select(submission.id, submission.created_at)
+        query = query.where(submission.number > 0)  # lower: samples of dry runs and stress tests
+        query = query if of_it is None else query.where(submission.assignment_id == of_it)
+        return _in_state(query, submission.id, given)
+    here = _of_courses(given, of_it, most, lateral)
+    if "own" not in given:
+        return here
+    theirs = counting_query(bindparam("own"), of_it)
+    elsewhere = select(theirs.c.id, theirs.c.created_at).where(theirs.c.assignment_id.not_in(_of_staff()))
+    parts = (here.subquery().select(), _in_state(elsewhere, theirs.c.id, given))
+    both = union_all(*parts).subquery()
+    return select(both.c.id, both.c.created_at)
+
+
+def _of_courses(given: frozenset[str], of_it: Any, most: Any, lateral: bool) -> Select[Any]:
+    """Those of `course_ids`, or of one assignment of them."""
+    submission, conditions = tables.Submission, [tables.Submission.number > 0]
+    if "state" in given:
+        current = and_(tables.Round.submission_id == submission.id, tables.Round.current)
+        conditions.append(exists().where(current, tables.Round.state == bindparam("state")))
     if of_it is not None:
-        query = query.where(submission.assignment_id == of_it)
-    return _in_state(query, submission.id, given)
+        conditions += [submission.assignment_id == of_it, submission.assignment_id.in_(_of_staff())]
+        columns: Any = select(submission.id, submission.created_at)
+        found: Select[Any] = columns.where(*conditions)
+        return found
+    listed: Any = bindparam("course_ids", expanding=True)
+    order = (submission.created_at.desc(), submission.id)
+    return newest_submissions.of_courses(listed, order, most, *conditions, lateral=lateral)
+
+
+def _of_staff() -> Select[Any]:
+    here = tables.Assignment.course_id.in_(bindparam("course_ids", expanding=True))
+    return select(tables.Assignment.id).where(here)
 
 
 def _in_state(query: Select[Any], id_: Any, given: frozenset[str]) -> Select[Any]:

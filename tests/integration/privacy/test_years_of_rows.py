@@ -1,4 +1,4 @@
-"""Retention and erasure read what they need, not what there ever was: pinned by plans of PostgreSQL."""
+"""Lists, retention and erasure read what they need, not what there ever was: pinned by PostgreSQL's plans."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from bench.pages import dataset
 from bench.pages.school import Size
 from bench.years.statements import Sent, sent, work_of
 from grading.config.settings import Retention
+from grading.domain.rubric import Criterion, Rubric
 from grading.store import Store, schema
+from grading.store.assignments import versions
+from grading.store.assignments.versions import NewVersion
 from grading.store.privacy import erasure, retention
 from grading.store.rounds import queue
-from grading.store.tables import Round
+from grading.store.tables import Assignment, Course, Membership, Round, Submission
+from grading.store.views import api_lists, newest_submissions, submission_lists
+from grading.store.views.api_lists import SubmissionFilters
+from grading.store.views.submission_lists import Filters
 from tests.support.services import PostgresDatabases
 
 SUBMISSIONS = 3000
@@ -38,8 +44,75 @@ def years(postgres_databases: PostgresDatabases) -> Iterator[Store]:
 def rows_read(store: Store, asked: list[Sent]) -> int:
     """Rows that PostgreSQL looks at, where tables are too small for it to prefer an index by itself."""
     with store.engine.connect() as connection:
-        connection.execute(text("set local enable_seqscan = off"))
+        for way in ("seqscan", "hashjoin", "mergejoin"):
+            connection.execute(text(f"set local enable_{way} = off"))
         return max(work.rows for work in work_of(connection, asked))
+
+
+@pytest.fixture(scope="module")
+def assistant(years: Store) -> int:
+    """A student of both courses who grades in a third one, which is new."""
+    with years.write() as session:
+        student = session.scalars(
+            select(Membership.user_id).where(Membership.role == "student").order_by(Membership.user_id)
+        ).first()
+        assert student is not None
+        rubric = Rubric(criteria=(Criterion(id="c0", title="Criterion", points=10, stage="analysis"),))
+        versions.import_version(session, "new", NewVersion("hw", "Homework", "python", "at_once", "", rubric))
+        new = session.scalars(select(Course).where(Course.slug == "new")).one()
+        session.add(Membership(user_id=student, course_id=new.id, role="grader"))
+    return student
+
+
+OTHER = 2
+"""The second course."""
+
+
+@pytest.mark.parametrize("lateral", [True, False])
+def test_lists_hold_what_their_reader_may_see_in_order(
+    years: Store, assistant: int, lateral: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not lateral:
+        monkeypatch.setattr(newest_submissions, "is_lateral", lambda _session: False)
+    with years.read() as session:
+        rows = session.execute(
+            select(Submission.id, Submission.created_at, Assignment.course_id, Submission.student_id)
+            .join(Assignment)
+            .order_by(Submission.created_at.desc(), Submission.id.desc())
+        ).all()
+        for staff in (frozenset[int](), frozenset({1}), frozenset({1, OTHER}), None):
+            mine = [one for one in rows if staff is None or one[2] in staff or one[3] == assistant]
+            for course in (None, 1, OTHER):
+                expected = [one[0] for one in mine if course in (None, one[2])]
+                wanted = SubmissionFilters(staff_of=staff, reader=assistant, course_id=course)
+                first = api_lists.list_submissions(session, wanted, None, 30)
+                assert [one.id for one in first] == expected[:30]
+                behind = (first[-1].created_at, first[-1].id)
+                then = api_lists.list_submissions(session, wanted, behind, 30)
+                assert [one.id for one in then] == expected[30:60]
+                backwards = wanted.model_copy(update={"oldest_first": True, "released": True})
+                oldest = api_lists.list_submissions(session, backwards, None, 5)
+                assert [one.id for one in oldest] == expected[: -5 - 1 : -1]
+            if staff:
+                pages = [
+                    submission_lists.list_submissions(session, Filters(course_ids=staff, own=assistant), page)
+                    for page in (1, 2)
+                ]
+                assert [one.id for page in pages for one in page.items] == [one[0] for one in mine[:50]]
+
+
+def test_the_list_of_a_new_course_reads_none_of_other_courses(years: Store, assistant: int) -> None:
+    with years.read() as session:
+        new = session.scalars(select(Course.id).where(Course.slug == "new")).one()
+        own = len(session.scalars(select(Submission.id).where(Submission.student_id == assistant)).all())
+        with sent(years) as asked:
+            wanted = SubmissionFilters(staff_of=frozenset({new}), reader=assistant)
+            assert len(api_lists.list_submissions(session, wanted, None, 200)) == own
+            page = submission_lists.list_submissions(
+                session, Filters(course_ids=frozenset({new}), own=assistant)
+            )
+            assert page.total == own
+    assert rows_read(years, asked) < SUBMISSIONS / 3
 
 
 def test_retention_reads_no_rounds_that_it_has_stripped(years: Store) -> None:
