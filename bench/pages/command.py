@@ -15,6 +15,8 @@ from cli.dev.embedded_redis import start_redis
 PAGE_S = 2.0
 """A page that is slow is asked for so long, and not as often as others."""
 CONFIG = """
+[server]
+api_per_minute = 100000000
 [[machines]]
 name = "dgx-spark-1"
 slots = 32

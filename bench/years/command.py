@@ -57,6 +57,7 @@ def _figures(folder: Path, store: Any, submissions: int, times: int, only: str) 
         config = parse({**tomllib.loads(CONFIG), "redis": {"url": redis.url}, "database": {"url": store.url}})
         services = Services(config, store, open_dispatch(config), secret_key="only for measuring")  # noqa: S106
         timer = page_times.PageTimer(create_app(services), store, made, page_times.EVERYBODY)
+        timer.processor = statements.processor_clock(store)
         settle()  # as the web process does
         found = [one for one in timer.timed(times, PAGE_S, only, TURNS) if one.status == HTTPStatus.OK]
         pages = [{**asdict(one), **asdict(_page_work(store, timer, one))} for one in found]
@@ -97,9 +98,10 @@ def _page_work(store: Any, timer: Any, page: Any) -> statements.Work:
 
 
 def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{'page':<36} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8} {'buffers':>8} {'rows':>9}"
+    head = f"{'page':<36} {'role':<8} {'queries':>7} {'p50 ms':>8} {'p95 ms':>8}"
+    yield head + f" {'processor':>9} {'buffers':>8} {'rows':>9}"
     for one in sorted(figures["pages"], key=lambda one: -one["p95_ms"]):
-        times = f"{one['p50_ms']:>8.1f} {one['p95_ms']:>8.1f}"
+        times = f"{one['p50_ms']:>8.1f} {one['p95_ms']:>8.1f} {one['processor_p95_ms']:>9.1f}"
         yield (
             f"{one['endpoint']:<36} {one['role']:<8} {one['queries']:>7} {times}"
             f" {one['buffers']:>8} {one['rows']:>9}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Engine, event, text
 
 from grading.store import Store
 
@@ -54,7 +56,7 @@ def sent(store: Store) -> Iterator[list[Sent]]:
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         found.append(Sent(statement, parameters))
 
-    engines = {store.engine, store.autocommit_engine, store.async_commit_engine}
+    engines = _engines(store)
     for engine in engines:
         event.listen(engine, "before_cursor_execute", note)
     try:
@@ -62,6 +64,33 @@ def sent(store: Store) -> Iterator[list[Sent]]:
     finally:
         for engine in engines:
             event.remove(engine, "before_cursor_execute", note)
+
+
+def _engines(store: Store) -> set[Engine]:
+    return {store.engine, store.autocommit_engine, store.async_commit_engine}
+
+
+def processor_clock(store: Store) -> Callable[[], float]:
+    """Counts the processor seconds of this process and of PostgreSQL's that answer it, on this machine.
+
+    Linux only; a process of PostgreSQL counts from when it is asked the first time.
+    """
+    servers: set[int] = set()
+
+    def note(connection: Any, *_: Any) -> None:
+        servers.add(connection.info.backend_pid)
+
+    for engine in _engines(store):
+        event.listen(engine, "checkout", note)
+
+    def count() -> float:
+        nanoseconds = 0
+        for pid in tuple(servers):
+            with suppress(FileNotFoundError):  # ended meanwhile, or on another machine
+                nanoseconds += int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0])
+        return time.process_time() + nanoseconds / 1e9
+
+    return count
 
 
 def work_of(connection: Connection, asked: Iterable[Sent]) -> list[Work]:
