@@ -40,7 +40,11 @@ def _load_shares(session: Session, assignment_ids: Collection[int]) -> dict[int,
         .join(Assignment, Assignment.id == Submission.assignment_id)
         .join(Round, (Round.submission_id == Submission.id) & Round.current)
         .join(Grade, Grade.round_id == Round.id)
-        .where(Assignment.id.in_(assignment_ids), Grade.final_points.is_not(None), Grade.max_points > 0)
+        .where(
+            Submission.assignment_id.in_(assignment_ids),
+            Grade.final_points.is_not(None),
+            Grade.max_points > 0,
+        )
         .where(counts.counts_for_student())
     )
     for assignment_id, points, most in session.execute(query):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Subquery, and_, func, or_, select, tuple_, union_all
+from sqlalchemy import CTE, Select, and_, func, or_, select, tuple_, union_all
 from sqlalchemy.orm import Session, joinedload
 
 from grading.domain.base_value import Value
@@ -107,13 +107,15 @@ def list_submissions(
     within, lateral = _within(wanted, after), newest_submissions.is_lateral(session)
     found: list[str] = []
     # of what few rounds are, their state's index finds all
-    for times in LOOKED_AT if lateral and wanted.state in (None, RoundState.GRADED) else (None,):
+    few_match = wanted.state not in (None, RoundState.GRADED)
+    for times in (None,) if few_match or not lateral else LOOKED_AT:
         most = None if times is None else times * limit
         some = _candidates(wanted, within, most, lateral=times is not None)
-        query = _ids(wanted, some).where(own.number > 0, *_which(wanted), *within)
+        query = _ids(wanted, some, counted=most is not None).where(own.number > 0, *_which(wanted), *within)
         query = query if some is not None else query.where(*_whose(wanted))
-        found = list(session.scalars(query.order_by(*order).limit(limit)))
-        if some is None or len(found) == limit:
+        rows = session.execute(query.order_by(*order).limit(limit)).all()
+        found = [row.id for row in rows]
+        if some is None or most is None or len(rows) == limit or (rows and rows[0].chosen_from < most):
             break
     return submission_lists.load_lines(session, found)
 
@@ -122,12 +124,15 @@ def _order(of: Any, *, oldest_first: bool) -> tuple[Any, Any]:
     return (of.created_at, of.id) if oldest_first else (of.created_at.desc(), of.id.desc())
 
 
-def _ids(wanted: SubmissionFilters, some: Subquery | None) -> Select[Any]:
-    """The ids of these (None: all), joined with what the filters ask for."""
+def _ids(wanted: SubmissionFilters, some: CTE | None, *, counted: bool) -> Select[Any]:
+    """The ids of these (None: all), and how many they are, joined with what the filters ask for."""
     own, round_, grade = tables.Submission, tables.Round, tables.Grade
     query: Select[Any] = select(own.id)
     if some is not None:
         query = query.join(some, some.c.id == own.id)
+        if counted:
+            number = select(func.count()).select_from(some).scalar_subquery()
+            query = query.add_columns(number.label("chosen_from"))
     of_grade = wanted.flagged is not None or wanted.released is not None
     if of_grade or wanted.state is not None:
         query = query.join(round_, and_(round_.submission_id == own.id, round_.current))
@@ -148,7 +153,7 @@ def _within(wanted: SubmissionFilters, after: tuple[datetime, str] | None) -> li
 
 def _candidates(
     wanted: SubmissionFilters, within: Sequence[Any], most: int | None, *, lateral: bool
-) -> Subquery | None:
+) -> CTE | None:
     """What is chosen from, where that is neither all nor what the other filters find by themselves.
 
     Of courses at most so many (None: all) in this order; and all that counts for the reader elsewhere.
@@ -178,7 +183,7 @@ def _candidates(
         if course is not None:
             elsewhere = elsewhere.where(theirs.c.assignment_id.in_(_of_courses({course})))
         parts.append(elsewhere)
-    return union_all(*parts).subquery()
+    return union_all(*parts).cte()
 
 
 def _of_courses(ids: Collection[int]) -> Select[Any]:
