@@ -190,11 +190,11 @@ async def _submit(browser: Browser, number: int, evening: Evening, notes: Notes)
 
 
 async def _watch(browser: Browser, submission: str, until: float, notes: Notes) -> None:
-    """What app/static/submissions/status.js does on an open page."""
+    """What app/static/submissions/status.js does on an open page; nobody looks because the time is over."""
     await browser.ask("page", "GET", f"/submissions/{submission}")
     etag, pause = "", 1.0
-    while time.monotonic() < until:
-        await asyncio.sleep(min(pause * (0.85 + 0.3 * random.random()), max(0.0, until - time.monotonic())))
+    while (begun := time.monotonic() + pause * (0.85 + 0.3 * random.random())) < until:
+        await asyncio.sleep(begun - time.monotonic())
         begun = time.monotonic()
         heads = f"If-None-Match: {etag}\r\n" if etag else ""
         answer = await browser.ask("status", "GET", f"/submissions/{submission}/status.json", heads)
