@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -94,6 +95,10 @@ def settle() -> None:
     gc.freeze()
 
 
+SWITCH_S = 0.0005
+"""After so long, a thread that computes lets another one go on."""
+
+
 class WebServer(HttpServer):
     """The web app as its own process."""
 
@@ -122,6 +127,8 @@ class WebServer(HttpServer):
 
     def serve(self) -> None:
         """Serve until `stop`. Raises ConfigError."""
+        # a request asks the database some thirty times; it must not wait 5 ms each time for one that computes
+        sys.setswitchinterval(SWITCH_S)
         try:
             super().serve()
         finally:
