@@ -127,7 +127,6 @@ EXEMPT: Mapping[str, str] = {
     "workers.server.sweeper.PREPARE_FOR_S": _LIMIT,
     "workers.server.sweeper.PREPARE_LEASE_S": _LIMIT,
     "workers.celery_worker.SWITCH_S": _LIMIT,
-    "cli.servers.http.SWITCH_S": _LIMIT,
 }
 """module or module.CONSTANT -> why it keeps its value."""
 
