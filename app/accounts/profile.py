@@ -77,7 +77,7 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
             auth.require_passwords(store, [user_id])
         ended = "tokens" in request.form
         caller, keep = sign_in.caller_of(reader), reader.session_id
-        credentials.change_password(services().store, user_id, old, new, caller, tokens_end=ended, keep=keep)
+        credentials.change_password(services().store, user_id, old, new, caller, others_end=ended, keep=keep)
     except TriedTooOften as error:
         return _page(sign_in.waits(error)), error.status, {"Retry-After": str(error.retry_after_s)}
     except GraderError as error:
@@ -88,6 +88,12 @@ def password() -> tuple[str, int] | tuple[str, int, dict[str, str]] | Response:
         if ended
         else message
     )
+    with services().store.read_autocommit() as store:
+        locked = any(one.locked for one in single_sign_on.list_sign_ons(store, user_id))
+    if locked:
+        flash(
+            _("Linked sign-ins are locked. Link yours again, and unlink those that are not yours."), "warning"
+        )
     auth.go_on(reader)
     return sign_in.remember(redirect(url_for("profile.show"), 303), user_id)
 

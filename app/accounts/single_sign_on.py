@@ -67,6 +67,8 @@ NO_LOGOUT_TOKEN = define_message("sign_on.no_logout_token", "The request has no 
 SIGN_ONS = "300 per minute"
 """For one address; a whole class may sit behind it."""
 LOGOUTS = "600 per minute"
+PROVED = "proved"
+"""Key of the cookie's session: which session's owner signed in at a provider again, and when."""
 ANSWER = ("state", "iss", "error", "error_description", "code")
 LONGEST = 4000
 pages = Blueprint("sign_on", __name__, url_prefix="/sign-on")
@@ -137,7 +139,20 @@ def begin(name: str) -> BaseResponse:
     """Send the browser to the provider, with a state, a nonce and a code challenge."""
     known = find_known(name)
     target = safe_next(request.args.get("next", "")[:LONGEST])
+    if "again" in request.args:
+        return redirect(begin_again(known, "prove", auth.user(), next=target))
     return redirect(known.client().begin(known.address("sign_on.answer"), next=target))
+
+
+def begin_again(known: Known, purpose: str, reader: auth.SignedIn, **kept: Any) -> str:
+    """The way to a sign-in of who is signed in here, at a provider that is to ask for credentials anew.
+
+    `purpose` is `link`, or `prove`: that it is their account. Raises SignOnRefused.
+    """
+    with services().store.read() as store:
+        since = now(store).timestamp()
+    tied = {purpose: mark_of(reader), "since": since, **kept}
+    return known.client().begin(known.address("sign_on.answer"), again=True, **tied)
 
 
 @pages.get("/<name>/callback")
@@ -153,7 +168,11 @@ def answer(name: str) -> BaseResponse:
     with services().store.read() as store:
         moment = now(store).timestamp()
     if begun.get("link"):
+        tokens.require_fresh(id_claims, begun["since"], told=False)
         return _link(known, person, begun, moment)
+    if begun.get("prove"):
+        tokens.require_fresh(id_claims, begun["since"], told=True)
+        return _prove(person, begun, moment)
     arrived = single_sign_on.sign_in(services().store, person, str(begun["nonce"]), moment)
     origin = SignOnOrigin(arrived.identity_id, tokens.session_of(id_claims), id_token)
     found = auth.begin_session(arrived.user_id, origin)
@@ -221,12 +240,30 @@ def mark_of(reader: auth.SignedIn) -> str:
     return f"{reader.actor.user_id}:{reader.session_id}"
 
 
-def _link(known: Known, person: Person, begun: dict[str, Any], moment: float) -> BaseResponse:
+def _same_reader(mark: str) -> auth.SignedIn:
+    """Who is signed in, if it is who began this. Raises SignOnRefused."""
     reader = auth.user()
-    if not hmac.compare_digest(str(begun["link"]).encode(), mark_of(reader).encode()):
+    if not hmac.compare_digest(mark.encode(), mark_of(reader).encode()):
         raise SignOnRefused(NOT_THE_SAME)
+    return reader
+
+
+def _prove(person: Person, begun: dict[str, Any], moment: float) -> BaseResponse:
+    """Remember in this browser, not in the session's row, who showed that the account is theirs.
+
+    A copy of the cookie that was made before knows nothing of it.
+    """
+    reader = _same_reader(str(begun["prove"]))
+    single_sign_on.confirm(services().store, reader.actor.user_id, person, str(begun["nonce"]), moment)
+    session[PROVED] = [mark_of(reader), int(moment)]
+    return redirect(safe_next(begun.get("next")) or url_for("profile.show"), 303)
+
+
+def _link(known: Known, person: Person, begun: dict[str, Any], moment: float) -> BaseResponse:
+    reader = _same_reader(str(begun["link"]))
+    store, user_id, nonce = services().store, reader.actor.user_id, str(begun["nonce"])
     try:
-        single_sign_on.link(services().store, reader.actor.user_id, person, str(begun["nonce"]), moment)
+        single_sign_on.link(store, user_id, reader.session_id, person, nonce, moment)
     except GraderError as error:
         flash(render_error(error), "danger")
     else:

@@ -104,9 +104,13 @@ class SignOnClient(FlaskOAuth2App):
             end_session_endpoint=metadata.end_session_endpoint,
         )
 
-    def begin(self, redirect_uri: str, prompt: str | None = None, **kept: Any) -> str:
-        """The provider's address for a sign-in that begins; `kept` comes back with `take`."""
-        begun = self.create_authorization_url(redirect_uri, prompt=prompt)
+    def begin(self, redirect_uri: str, *, again: bool = False, **kept: Any) -> str:
+        """The provider's address for a sign-in that begins; `kept` comes back with `take`.
+
+        With `again`, also who is signed in there is to show who they are.
+        """
+        asked = {"prompt": "login", "max_age": 0} if again else {}
+        begun = self.create_authorization_url(redirect_uri, **asked)
         self.save_authorize_data(
             redirect_uri=redirect_uri, state=begun["state"], nonce=begun["nonce"],
             code_verifier=begun["code_verifier"], **kept,

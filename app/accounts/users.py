@@ -18,9 +18,10 @@ from app.web.i18n import gettext as _
 from app.web.i18n import ngettext, render_error
 from app.web.services import services
 from app.web.toasts import flash_undo
-from grading.domain.errors import Forbidden, GraderError
+from grading.domain.errors import Conflict, Forbidden, GraderError
 from grading.domain.permissions import Actor
 from grading.store import Store
+from grading.store.accounts import single_sign_on
 from grading.store.courses import user_admin
 from grading.store.privacy import erasure, export
 from grading.store.privacy.erasure import StudentIdentity, find_identity, find_student
@@ -114,6 +115,21 @@ def link(user_id: int) -> str:
         return auth.show_password_link(session, user_id, actor, back)
 
 
+@pages.post(f"{PERSON}/sign-ons/<int(max=2147483647):identity_id>/unlink")
+def unlink(user_id: int, identity_id: int) -> Response:
+    """Unlink somebody's sign-in at a provider, such as one that is not theirs."""
+    actor = _administrator()
+    try:
+        with services().store.write() as session:
+            user_admin.load_account(session, user_id)
+            single_sign_on.unlink(session, user_id, identity_id, actor.name)
+    except Conflict as error:
+        flash(render_error(error), "danger")
+    else:
+        flash(_("Unlinked. Sessions that began with it have ended."))
+    return redirect(url_for("users.person", user_id=user_id), 303)
+
+
 def _administrator() -> Actor:
     actor = auth.actor()
     auth.require(actor, "administer")
@@ -136,8 +152,9 @@ def _person(user_id: int, problem: str = "") -> str:
     actor = _administrator()
     with services().store.read_autocommit() as session:
         account = user_admin.load_account(session, user_id)
+        linked = single_sign_on.list_sign_ons(session, user_id)
     return render_template(
-        "accounts/user.html", account=account, own=user_id == actor.user_id, problem=problem
+        "accounts/user.html", account=account, own=user_id == actor.user_id, problem=problem, linked=linked
     )
 
 

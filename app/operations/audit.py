@@ -258,9 +258,10 @@ SENTENCES: Mapping[str, str] = {
     "second_factor.reset": N_("%(who)s reset the second factor of %(what)s."),
     "user.break_glass": N_("%(who)s made the account of %(what)s a break-glass account."),
     "user.not_break_glass": N_("%(who)s made the account of %(what)s an ordinary account again."),
-    "sign_on.link": N_("%(who)s linked a sign-in at a provider with their account."),
+    "sign_on.link": N_("%(who)s linked a sign-in at a provider with the account of %(what)s."),
     "sign_on.link_by_rule": N_("The account of %(what)s was linked with a sign-in at a provider, by a rule."),
-    "sign_on.unlink": N_("%(who)s unlinked a sign-in at a provider from their account."),
+    "sign_on.unlink": N_("%(who)s unlinked a sign-in at a provider from the account of %(what)s."),
+    "sign_on.lock": N_("Sign-ins at providers were locked for %(what)s until they are linked again."),
     "sign_on.reset": N_(
         "Password, sessions and API tokens of %(what)s ended: a sign-in at a provider was linked by a rule, "
         "or gave new rights."

@@ -201,13 +201,14 @@ def user_add(
 def user_password(settings: Settings, sign_in_name: str, password: str) -> None:
     """Set the password of SIGN_IN_NAME.
 
-    Sessions and API tokens of the account end. Accounts of students created by uploads or the API get a
+    Sessions and API tokens of the account end, and sign-ins of providers that were linked with it open it
+    only after they were linked again. Accounts of students created by uploads or the API get a
     password this way, too.
     """
     with writing(settings) as session:
         found = _named(session, sign_in_name)
         users.set_password(session, found, password)
-        credentials.revoke_tokens(session, found.id, "cli")
+        credentials.end_what_was_added(session, found.id, "cli")
         write_audit(session, "cli", "user.password", f"user:{found.id}", {})
     click.echo(f"Set the password of '{sign_in_name}'.")
 

@@ -73,6 +73,16 @@ NO_LOGOUT_EVENT = define_message(
     "sign_on.no_logout_event", "The token is no logout token: it has no logout event."
 )
 LOGOUT_NONCE = define_message("sign_on.logout_nonce", "A logout token must not have a nonce.")
+NO_AUTH_TIME = define_message(
+    "sign_on.no_auth_time",
+    "The provider does not say when you signed in there ('auth_time'), so Grader cannot tell that it was "
+    "just now. Ask an administrator of Grader.",
+)
+NOT_FRESH = define_message(
+    "sign_on.not_fresh",
+    "You did not sign in at the provider again: it still knew you from before. Sign out there, then try "
+    "again.",
+)
 LOGOUT_OF_NOBODY = define_message(
     "sign_on.logout_of_nobody", "The logout token names neither a person nor a session."
 )
@@ -133,6 +143,21 @@ def check_id_token(
     if "at_hash" in claims and claims["at_hash"] != half_hash(access_token):
         raise SignOnRefused(OTHER_ACCESS_TOKEN)
     return _text(claims, "sub")
+
+
+def require_fresh(claims: Mapping[str, Any], since: float, *, told: bool) -> None:
+    """Go on with somebody who signed in at the provider after this time (OpenID Connect Core, 3.1.3.7, 13).
+
+    With `told`, the provider must say when that was; else what it does not say is not asked for. Raises
+    SignOnRefused.
+    """
+    if "auth_time" not in claims and not told:
+        return
+    found = moment_of(claims, "auth_time")
+    if found is None:
+        raise SignOnRefused(NO_AUTH_TIME)
+    if found < since - LEEWAY_S:
+        raise SignOnRefused(NOT_FRESH)
 
 
 def check_user_info(found: Mapping[str, Any], subject: str) -> None:

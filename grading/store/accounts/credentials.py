@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from grading.domain.errors import Forbidden, NotFound
@@ -114,19 +114,20 @@ def change_password(
     new: str,
     caller: Caller,
     *,
-    tokens_end: bool = False,
+    others_end: bool = False,
     keep: str = "",
 ) -> None:
     """Set a new password after checking the old one; failures count as at sign-in.
 
-    Raises WrongPassword and TriedTooOften. All sessions but `keep` end; API tokens too if `tokens_end`.
+    Raises WrongPassword and TriedTooOften. All sessions but `keep` end. With `others_end`, API tokens end,
+    too, and sign-ins that were linked are locked.
     """
     hashed = users.hash_password(new)
     confirm_password(store, user_id, old, caller, "password.check")
     with store.write() as session:
         users.set_password(session, session.get_one(tables.User, user_id), new, hashed, keep=keep)
-        if tokens_end:
-            revoke_tokens(session, user_id, f"user:{user_id}")
+        if others_end:
+            end_what_was_added(session, user_id, f"user:{user_id}")
 
 
 def end_sessions(session: Session, user_id: int, keep: str = "") -> None:
@@ -170,6 +171,20 @@ def revoke_tokens(session: Session, user_id: int, by: str) -> int:
         row.revoked_at = moment
         write_audit(session, by, "token.revoke", f"token:{row.id}")
     return len(rows)
+
+
+def end_what_was_added(session: Session, user_id: int, by: str) -> None:
+    """Revoke the tokens and lock the linked sign-ins of an account whose password is set anew.
+
+    Whoever knew the password before may have made and linked them, and nobody knows that they did not. A
+    sign-in by which the account was made, or that a rule linked, was not added by anybody: it stays.
+    """
+    revoke_tokens(session, user_id, by)
+    theirs = (tables.Identity.user_id == user_id, tables.Identity.linked_at.is_not(None))
+    locking = update(tables.Identity).where(*theirs, ~tables.Identity.locked).values(locked=True)
+    count = len(session.scalars(locking.returning(tables.Identity.id)).all())
+    if count:
+        write_audit(session, by, "sign_on.lock", f"user:{user_id}", {"count": count})
 
 
 def list_tokens(session: Session, user_id: int, before: int | None = None) -> tuple[TokenView, ...]:

@@ -48,10 +48,10 @@ def end_session(session: Session, session_id: str) -> None:
     session.execute(delete(OpenSession).where(OpenSession.id == session_id))
 
 
-def is_new(session: Session, session_id: str, within: timedelta) -> bool:
-    """Whether an open session began so short a time ago."""
-    begun = session.scalar(select(OpenSession.begun_at).where(OpenSession.id == session_id))
-    return begun is not None and begun >= now(session) - within
+def is_open(session: Session, session_id: str, user_id: int) -> bool:
+    """Whether this session of this user is open."""
+    query = select(OpenSession.id).where(OpenSession.id == session_id, OpenSession.user_id == user_id)
+    return session.scalar(query) is not None
 
 
 def load_origin(session: Session, session_id: str) -> tuple[str, str] | None:

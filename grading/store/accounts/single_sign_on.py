@@ -16,7 +16,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import Conflict, NotFound
+from grading.domain.errors import Conflict, NotFound, NotSignedIn
 from grading.domain.messages import define_message
 from grading.domain.permissions import STAFF
 from grading.integrations.oidc.values import AccountRefused, Grants, Logout, Person, SignOnRefused
@@ -39,6 +39,14 @@ OF_ITS_OWNER = define_message(
     "sign_on.of_its_owner",
     "The account with your sign-in name is an administrator's or has a second factor. Its owner must link "
     "it: sign in with the password, then link it on the page My account.",
+)
+LOCKED = define_message(
+    "sign_on.locked",
+    "The password of your account was reset after this sign-in was linked. Sign in with the password, then "
+    "link it again on the page My account.",
+)
+NOT_THEIRS = define_message(
+    "sign_on.not_theirs", "The account with which you signed in there does not open your account in Grader."
 )
 OTHER_SUBJECT_LINKED = define_message(
     "sign_on.other_subject_linked",
@@ -65,6 +73,11 @@ NO_OTHER_WAY_IN = define_message(
     "sign_on.no_other_way_in",
     "This is the only way into your account. Set a password or link another sign-in first.",
 )
+ONLY_SIGN_IN = define_message(
+    "sign_on.only_sign_in",
+    "The account has no other sign-in. Disable the account instead, or have its owner link another one "
+    "first.",
+)
 NO_SUCH_LINK = define_message("sign_on.no_such_link", "Your account has no such sign-in.")
 
 PREFIX = "oidc:"
@@ -90,6 +103,10 @@ class LinkedSignOn:
     provider: str
     name: str
     """As the provider said it last."""
+    linked_at: datetime | None = None
+    """When whoever was signed in linked it; None: the account was made by it, or a rule linked it."""
+    locked: bool = False
+    """It must be linked again before it opens the account."""
 
 
 def use_token(session: Session, provider: str, token_id: str, expires: float, what: str = "nonce") -> None:
@@ -125,6 +142,8 @@ def _arrive(session: Session, person: Person) -> Arrival:
     user = session.get_one(User, identity.user_id, with_for_update=True)
     if user.disabled:
         raise AccountRefused(DISABLED)
+    if identity.locked:
+        raise AccountRefused(LOCKED)
     _follow(user, identity, person)
     before = _rights(session, user)
     _apply(session, user, identity, person.grants)
@@ -209,10 +228,18 @@ def _made(session: Session, person: Person) -> Identity:
     return _add(session, user, person)
 
 
-def _add(session: Session, user: User, person: Person, action: str = "", by: str = "") -> Identity:
+def _add(
+    session: Session,
+    user: User,
+    person: Person,
+    action: str = "",
+    by: str = "",
+    linked_at: datetime | None = None,
+) -> Identity:
     made = Identity(
-        user_id=user.id, provider=person.provider, subject=person.subject, told_name=person.name, granted={}
-    )
+        user_id=user.id, provider=person.provider, subject=person.subject, told_name=person.name, granted={},
+        linked_at=linked_at,
+    )  # fmt: skip
     session.add(made)
     session.flush()
     if action:
@@ -285,12 +312,18 @@ def require_linkable(session: Session, user_id: int) -> None:
         raise Conflict(OF_BREAK_GLASS)
 
 
-def link(store: Store, user_id: int, person: Person, nonce: str, moment: float) -> None:
-    """Link a sign-in with the account of who is signed in. Raises SignOnRefused, Conflict."""
+def link(store: Store, user_id: int, session_id: str, person: Person, nonce: str, moment: float) -> None:
+    """Link a sign-in with the account of an open session, for the first time or after it was locked.
+
+    Raises SignOnRefused, Conflict, and NotSignedIn where the session ended meanwhile.
+    """
     with store.write() as session:
         use_token(session, person.provider, nonce, moment + 3600)
     with store.write() as session:
         user = session.get_one(User, user_id, with_for_update=True)
+        # after the lock: a reset that came while the provider was asked has ended the session
+        if not sessions.is_open(session, session_id, user_id):
+            raise NotSignedIn
         require_linkable(session, user_id)
         known = _identity(session, person)
         if known is not None and known.user_id != user_id:
@@ -298,34 +331,66 @@ def link(store: Store, user_id: int, person: Person, nonce: str, moment: float) 
         if known is None and _linked_at(session, user_id, person.provider):
             raise Conflict(ONE_EACH)
         if known is None:
-            _add(session, user, person, "sign_on.link", f"user:{user_id}")
+            _add(session, user, person, "sign_on.link", f"user:{user_id}", now(session))
+        elif known.locked:
+            known.locked, known.linked_at = False, now(session)
+            detail = {"provider": person.provider}
+            write_audit(session, f"user:{user_id}", "sign_on.link", f"user:{user_id}", detail)
 
 
-def unlink(session: Session, user_id: int, identity_id: int, *, local_accounts: bool) -> None:
-    """Unlink a sign-in; its sessions end. Raises NotFound, and Conflict for the only way in."""
-    user = session.get_one(User, user_id, with_for_update=True)
-    found = session.get(Identity, identity_id)
-    if found is None or found.user_id != user_id or not found.provider.startswith(PREFIX):
+def confirm(store: Store, user_id: int, person: Person, nonce: str, moment: float) -> None:
+    """Go on if who signed in again just now is who the account belongs to. Raises SignOnRefused."""
+    with store.write() as session:
+        use_token(session, person.provider, nonce, moment + 3600)
+    with store.read() as session:
+        known = _identity(session, person)
+        if known is None or known.user_id != user_id or known.locked:
+            raise SignOnRefused(NOT_THEIRS)
+
+
+def find_sign_on(session: Session, user_id: int, identity_id: int) -> LinkedSignOn:
+    """One of a user's sign-ins at providers. Raises NotFound."""
+    found = next((one for one in list_sign_ons(session, user_id) if one.id == identity_id), None)
+    if found is None:
         raise NotFound(NO_SUCH_LINK)
+    return found
+
+
+def unlink_own(session: Session, user_id: int, identity_id: int, *, local_accounts: bool) -> None:
+    """Unlink one of one's own sign-ins. Raises NotFound, and Conflict for the only way in."""
+    user = session.get_one(User, user_id, with_for_update=True)
+    find_sign_on(session, user_id, identity_id)
     others = select(func.count()).where(
-        Identity.user_id == user_id, Identity.id != identity_id, Identity.provider.startswith(PREFIX)
-    )
+        Identity.user_id == user_id, Identity.id != identity_id, Identity.provider.startswith(PREFIX),
+        ~Identity.locked,
+    )  # fmt: skip
     password = user.password_hash is not None and credentials.may_have_password(
         session, [user_id], local_accounts=local_accounts
     )
     if not password and not session.scalar(others):
         raise Conflict(NO_OTHER_WAY_IN)
+    unlink(session, user_id, identity_id, f"user:{user_id}")
+
+
+def unlink(session: Session, user_id: int, identity_id: int, by: str) -> None:
+    """Unlink a sign-in; its sessions end, and what its rules gave. Raises NotFound, Conflict."""
+    user = session.get_one(User, user_id, with_for_update=True)
+    provider = find_sign_on(session, user_id, identity_id).provider
+    others = select(Identity.id).where(Identity.user_id == user_id, Identity.id != identity_id)
+    if session.scalar(others.limit(1)) is None:
+        raise Conflict(ONLY_SIGN_IN)
+    found = session.get_one(Identity, identity_id)
     sessions.end_sessions_of_identity(session, identity_id)
     _apply(session, user, found, Grants())
     session.delete(found)
-    write_audit(session, f"user:{user_id}", "sign_on.unlink", f"user:{user_id}", {"provider": found.provider})
+    write_audit(session, by, "sign_on.unlink", f"user:{user_id}", {"provider": provider})
 
 
 def list_sign_ons(session: Session, user_id: int) -> tuple[LinkedSignOn, ...]:
     """A user's identities of single sign-on."""
     query = select(Identity).where(Identity.user_id == user_id, Identity.provider.startswith(PREFIX))
     return tuple(
-        LinkedSignOn(one.id, one.provider, one.told_name)
+        LinkedSignOn(one.id, one.provider, one.told_name, one.linked_at, one.locked)
         for one in session.scalars(query.order_by(Identity.id))
     )
 

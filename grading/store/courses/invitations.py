@@ -78,7 +78,7 @@ def link_owner(session: Session, secret: str) -> tables.User:
 
 
 def use_link(store: Store, secret: str, password: str) -> int:
-    """Set the password of a link's owner and revoke their tokens; returns their id.
+    """Set the password of a link's owner; their tokens end, linked sign-ins are locked. Returns their id.
 
     Raises LinkGone, also for the second of two uses.
     """
@@ -89,8 +89,7 @@ def use_link(store: Store, secret: str, password: str) -> int:
         link, user = _open(session, secret, lock=True)
         link.used_at = now(session)
         users.set_password(session, user, password, hashed)
-        # who could sign in before may have made tokens, and nobody knows that they did not
-        credentials.revoke_tokens(session, user.id, f"user:{user.id}")
+        credentials.end_what_was_added(session, user.id, f"user:{user.id}")
     return user.id
 
 

@@ -70,6 +70,10 @@ class Identity(Base):
     """The name that the provider gave last; the user's follows it until somebody changes that here."""
     granted: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """What rules of single sign-on gave: `administrator`, and in `courses` the role by course id."""
+    linked_at: Mapped[datetime | None]
+    """When whoever was signed in linked it; None: the account was made by it, or a rule linked it."""
+    locked: Mapped[bool] = mapped_column(Boolean, default=False)
+    """It opens the account only after it was linked again: the password was reset since then."""
     user: Mapped[User] = relationship(back_populates="identities")
     __table_args__ = (UniqueConstraint("provider", "subject"),)
 

@@ -91,6 +91,8 @@ class Played:
     change_header: Callable[[dict[str, Any]], dict[str, Any]] = lambda told: told
     change_claims: Callable[[dict[str, Any]], dict[str, Any]] = lambda told: told
     change_id_token: Callable[[str], Any] = lambda told: told
+    signed_in_at: Callable[[], float | None] = time.time
+    """When its people typed their password there; None: it does not say."""
     change_answer: Callable[[dict[str, Any]], dict[str, Any] | Answer] = lambda told: told
     change_user_info: Callable[[dict[str, Any]], dict[str, Any] | Answer] = lambda told: told
     metadata_answer: Answer | Exception | None = None
@@ -177,9 +179,10 @@ class Played:
             return _json({"error": "invalid_grant", "error_description": "PKCE verification failed"}, 400)
         access = f"access-{next(self.numbers)}"
         self.tokens[access] = begun["sub"]
-        claims = self.change_claims(
-            {**self.claims(begun["sub"], begun["nonce"]), "at_hash": half_hash(access)}
-        )
+        told = {**self.claims(begun["sub"], begun["nonce"]), "at_hash": half_hash(access)}
+        if "max_age" in begun and (moment := self.signed_in_at()) is not None:
+            told["auth_time"] = int(moment)
+        claims = self.change_claims(told)
         header = self.change_header({"alg": self.algorithm, "kid": self.kid})
         id_token = self.change_id_token(
             jwt.encode(header, claims, key(self.number), algorithms=[header["alg"]])
@@ -284,11 +287,13 @@ def text_of(page: str) -> str:
 def linked(here: Campus, browser: FlaskClient, person: str, name: str = "university", **form: str) -> str:
     """Link by the pages; the page that follows."""
     page = f"/account/sign-ons/{name}"
+    if "csrf_token" not in browser.get(page, base_url=PUBLIC).get_data(as_text=True).split("<main")[1]:
+        return text_of(browser.get(page, base_url=PUBLIC).get_data(as_text=True))
     answer = posted(browser, page, page, **form)
     way = re.search(r'href="(https://login[^"]+)"', answer.get_data(as_text=True))
     if way is None:
         return text_of(answer.get_data(as_text=True))
-    assert "prompt=login" in way[1]
+    assert "prompt=login&amp;max_age=0" in way[1]
     provider = here.university if name == "university" else here.partner
     done = here.bring(browser, provider.authorize(html.unescape(way[1]), person), name)
     assert done.status_code == 303, text_of(done.get_data(as_text=True))
@@ -314,6 +319,22 @@ def as_person(here: Campus, name: str) -> FlaskClient:
         cookie["csrf_token"] = f"{user.id}.{'0' * 40}"
     assert here.reader(browser) == here.school.users[name]
     return browser
+
+
+def proved(here: Campus, browser: FlaskClient, person: str, name: str = "university") -> TestResponse:
+    """Sign in again at a provider, to show that an account is one's own; what the answer leads to."""
+    asked = browser.get(f"/sign-on/{name}?again=1&next=/account", base_url=PUBLIC)
+    assert "prompt=login&max_age=0" in asked.location
+    provider = here.university if name == "university" else here.partner
+    return here.bring(browser, provider.authorize(asked.location, person), name)
+
+
+def unlinked(browser: FlaskClient, **form: str) -> TestResponse:
+    """Unlink the first sign-in of one's own by the pages."""
+    page = browser.get("/account", base_url=PUBLIC).get_data(as_text=True)
+    way = re.search(r'href="(/account/sign-ons/\d+/unlink)"', page)
+    assert way is not None
+    return posted(browser, way[1], way[1], **form)
 
 
 def posted(browser: FlaskClient, page: str, to: str, **form: str) -> TestResponse:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyotp
 import pytest
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
 
 from grading.store import tables
-from grading.store.accounts import second_factor, sessions, users
+from grading.store.accounts import second_factor, users
+from grading.store.courses import invitations
+from grading.store.database import now
 from tests.integration.accounts.sign_on_world import (
     NAME,
     PUBLIC,
@@ -25,7 +30,9 @@ from tests.integration.accounts.sign_on_world import (
     linked,
     logged_out,
     posted,
+    proved,
     text_of,
+    unlinked,
 )
 
 STUDENT = {**NAME, "groups": ["grader-ba-students"]}
@@ -172,12 +179,11 @@ def test_ending_other_sessions_makes_no_new_one_of_an_old_one(here: Campus) -> N
     assert posted(thief, "/account", "/account/sessions").status_code == 303
     assert here.reader(thief) is not None
     assert (here.reader(browser), here.reader(other)) == (None, None), "copies of the cookie end, too"
-    assert "your sign-in must be recent" in linked(here, thief, "eve", "partner")
+    assert "First show that this is your account" in linked(here, thief, "eve", "partner")
     with here.school.store.write() as session:
         row = session.query(tables.OpenSession).one()
         assert (row.provider_session, row.id_token.startswith("ey")) == ("there", True)
-        assert sessions.is_new(session, row.id, timedelta(days=30))
-        assert not sessions.is_new(session, row.id, timedelta(days=28))
+        assert timedelta(days=28) < now(session) - row.begun_at < timedelta(days=30)
     assert logged_out(here, here.university.logout_token(sub="anna"))[1] == {"ended": 1}
     assert here.reader(thief) is None
 
@@ -218,3 +224,170 @@ def test_a_break_glass_account_has_no_sign_in_of_a_provider(here: Campus) -> Non
     here.sign_in(here.browser(), "a", "partner")  # linked before
     with here.school.store.read() as session:
         assert [one.name for one in second_factor.recent_break_glass(session)] == ["Admin"]
+
+
+def reset(here: Campus, name: str) -> None:
+    """The password is set by a link that an administrator made."""
+    with here.school.store.write() as session:
+        secret = invitations.create_links(session, [here.school.users[name]], "user:1", 1)
+    browser = here.browser()
+    browser.get(f"/reset/{secret[here.school.users[name]]}", base_url=PUBLIC)
+    assert posted(browser, "/reset", "/reset", password="a new horse", again="a new horse").status_code == 303
+
+
+def change(here: Campus, name: str) -> None:
+    """The owner changes the password on their own page, with what is ticked there."""
+    form = {"old": "correct horse", "password": "a new horse", "again": "a new horse", "tokens": "1"}
+    assert posted(as_person(here, name), "/account", "/account/password", **form).status_code == 303
+
+
+@pytest.mark.parametrize("recover", [reset, change])
+def test_a_sign_in_that_was_linked_opens_nothing_after_a_new_password(
+    here: Campus, recover: Callable[[Campus, str], None]
+) -> None:
+    """Whoever knew the old one may have linked it. It is not forgotten: it would make another account."""
+    thief = as_person(here, "teacher")
+    linked(here, thief, "eve", old="correct horse")
+    here.university.people |= {"eve": STUDENT, "anna": STUDENT}
+    here.sign_in(by_provider := here.browser(), "eve")
+    here.sign_in(anna := here.browser())
+    before = here.rows()[0]
+    recover(here, "teacher")
+    assert (here.reader(thief), here.reader(by_provider)) == (None, None)
+    answer = here.sign_in(by_provider, "eve")
+    assert "The password of your account was reset after this sign-in was linked" in text_of(
+        answer.get_data(as_text=True)
+    )
+    assert (here.reader(by_provider), here.rows()[0]) == (None, before), "nor does it make another account"
+    assert here.reader(anna) is not None
+    # its owner sees it, and links it again or unlinks it, each with the new password
+    posted(owner := here.browser(), "/sign-in", "/sign-in", name="teacher", password="a new horse")
+    shown = text_of(owner.get("/account", base_url=PUBLIC).get_data(as_text=True))
+    assert "Locked, as the password was reset" in shown
+    assert "current password is wrong" in linked(here, owner, "eve", old="correct horse")
+    assert "Linked: University" in linked(here, owner, "eve", old="a new horse")
+    assert here.sign_in(by_provider, "eve").status_code == 303
+    assert here.reader(by_provider) == here.school.users["teacher"]
+    assert unlinked(owner, old="a new horse").status_code == 303
+    assert here.reader(by_provider) is None
+
+
+def test_the_sign_in_that_made_an_account_stays_after_a_new_password(here: Campus) -> None:
+    """Or an instructor who makes a link would keep its owner out."""
+    here.university.people["anna"] = STUDENT
+    here.sign_in(browser := here.browser())
+    here.school.users["a"] = here.reader(browser) or 0
+    reset(here, "a")
+    assert here.sign_in(browser).status_code == 303
+    assert here.reader(browser) == here.school.users["a"]
+
+
+def test_a_link_that_is_under_way_ends_with_the_session(here: Campus) -> None:
+    """A provider may take seconds to answer; the owner resets the password meanwhile."""
+    thief = as_person(here, "teacher")
+    page = "/account/sign-ons/university"
+    answer = posted(thief, page, page, old="correct horse").get_data(as_text=True)
+    way = re.search(r'href="(https://login[^"]+)"', answer)
+    assert way is not None
+    told = here.university.authorize(html.unescape(way[1]), "eve")
+
+    def slow(user_info: dict[str, Any]) -> dict[str, Any]:
+        reset(here, "teacher")
+        return user_info
+
+    here.university.change_user_info = slow
+    here.bring(thief, told)
+    here.university.change_user_info = lambda told: told
+    assert here.sign_in(here.browser(), "eve").status_code == 403
+    with here.school.store.read() as session:
+        assert session.query(tables.Identity).filter_by(subject="eve").count() == 0
+
+
+def test_a_stolen_session_unlinks_nothing(here: Campus) -> None:
+    """What a rule gave would go with it, and perhaps the owner's way in."""
+    browser, _, codes = with_second_factor(here, "teacher")
+    linked(here, browser, "t", old="correct horse", one_time_code=codes[0])
+    for form, said in (
+        ({}, "Enter your current password"),
+        ({"old": "wrong horse"}, "The current password is wrong. Nothing was changed"),
+        ({"old": "correct horse"}, "The code is wrong"),
+        ({"old": "correct horse", "one_time_code": codes[0]}, "The code is wrong"),
+    ):
+        answer = unlinked(browser, **form)
+        assert (answer.status_code, said in text_of(answer.get_data(as_text=True))) == (403, True), form
+    other = as_person(here, "anna")
+    with here.school.store.read() as session:
+        number = session.query(tables.Identity).filter_by(subject="t").one().id
+    way = f"/account/sign-ons/{number}/unlink"
+    assert other.get(way, base_url=PUBLIC).status_code == 404
+    assert posted(other, "/account", way, old="correct horse").status_code == 404
+    assert here.sign_in(here.browser(), "t").status_code == 303
+    assert unlinked(browser, old="correct horse", one_time_code=codes[1]).status_code == 303
+
+
+def test_who_has_no_password_signs_in_again_to_link_or_unlink(here: Campus) -> None:
+    """A session, new or old, is no proof; nor is a sign-in at the provider from before."""
+    here.university.people |= {"anna": STUDENT, "eve": STUDENT}
+    here.sign_in(browser := here.browser())
+    cookie = browser.get_cookie("__Host-grader", domain="grader.test")
+    assert cookie is not None
+    thief = here.browser()
+    thief.set_cookie("__Host-grader", cookie.value, domain="grader.test", secure=True)
+
+    def refused(answer: TestResponse, said: str) -> None:
+        assert (answer.status_code, said in text_of(answer.get_data(as_text=True))) == (401, True)
+        assert "First show that this is your account" in linked(here, browser, "anna-p", "partner")
+
+    assert "First show that this is your account" in linked(here, browser, "anna-p", "partner")
+    refused(proved(here, browser, "eve"), "an account that does not belong to your account")
+    here.university.signed_in_at = lambda: time.time() - 90
+    refused(proved(here, browser, "anna"), "You did not sign in at the provider again")
+    here.university.signed_in_at = lambda: None
+    for wrong in ({}, {"auth_time": "now"}):
+        here.university.change_claims = lambda told, wrong=wrong: {**told, **wrong}
+        refused(proved(here, browser, "anna"), "does not say when you signed in there")
+    here.university.signed_in_at, here.university.change_claims = time.time, lambda told: told
+    assert proved(here, browser, "anna").location == "/account"
+    assert "First show" in linked(here, thief, "eve-p", "partner"), "a copy of the cookie proves nothing"
+    here.partner.signed_in_at = lambda: time.time() - 90
+    with pytest.raises(AssertionError, match="You did not sign in at the provider again"):
+        linked(here, browser, "anna-p", "partner")
+    here.partner.signed_in_at = lambda: None  # does not say it; the name on the page says who was linked
+    assert "Linked: Partner" in linked(here, browser, "anna-p", "partner")
+    with patch("app.accounts.proof.LASTS_S", -5):  # ten minutes later
+        assert "First show" in text_of(browser.get("/account/sign-ons/partner", base_url=PUBLIC).text)
+
+
+def test_a_password_that_is_turned_off_proves_nothing(here: Campus) -> None:
+    browser = as_person(here, "teacher")
+    linked(here, browser, "t", old="correct horse")
+    config = here.school.services.config
+    off = config.sign_on.model_copy(update={"local_accounts": False})
+    here.school.services = replace(here.school.services, config=config.model_copy(update={"sign_on": off}))
+    here.school.app.extensions["grader"] = here.school.services
+    answer = linked(here, browser, "eve", "partner", old="correct horse")
+    assert "First show that this is your account" in answer
+    assert unlinked(browser, old="correct horse").status_code == 403
+    assert proved(here, browser, "t").status_code == 303
+    assert "Linked: Partner" in linked(here, browser, "t-p", "partner")
+    assert unlinked(browser).status_code == 303
+
+
+def test_an_administrator_unlinks_a_sign_in_that_is_not_its_owners(here: Campus) -> None:
+    linked(here, as_person(here, "teacher"), "eve", old="correct horse")
+    here.university.people["anna"] = STUDENT
+    here.sign_in(only := here.browser())
+    admin = as_person(here, "admin")
+    page = f"/users/{here.school.users['teacher']}"
+    shown = admin.get(page, base_url=PUBLIC).get_data(as_text=True)
+    way = re.search(r'action="(/users/\d+/sign-ons/\d+/unlink)"', shown)
+    assert way is not None
+    assert "oidc:" not in shown
+    assert posted(as_person(here, "anna"), "/account", way[1]).status_code == 403
+    assert posted(admin, page, way[1]).status_code == 303
+    assert here.sign_in(here.browser(), "eve").status_code == 403
+    page = f"/users/{here.reader(only)}"
+    way = re.search(r'action="(/users/\d+/sign-ons/\d+/unlink)"', admin.get(page, base_url=PUBLIC).text)
+    assert way is not None
+    posted(admin, page, way[1])
+    assert "Disable the account instead" in text_of(admin.get(page, base_url=PUBLIC).text)

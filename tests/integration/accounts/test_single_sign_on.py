@@ -10,14 +10,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from flask.testing import FlaskClient
 from joserfc import jws, jwt
-from werkzeug.test import TestResponse
 
 from cli.doctor import sign_on
 from cli.doctor.finding import Bounds, Installation
@@ -40,7 +38,9 @@ from tests.integration.accounts.sign_on_world import (
     linked,
     logged_out,
     posted,
+    proved,
     text_of,
+    unlinked,
 )
 
 
@@ -405,38 +405,17 @@ def test_an_attackers_answer_cannot_be_linked_with_a_victims_account(here: Campu
         assert session.query(tables.Identity).filter_by(subject="eve").count() == 0
 
 
-def unlinked(browser: FlaskClient) -> TestResponse:
-    page = browser.get("/account", base_url=PUBLIC).get_data(as_text=True)
-    way = re.search(r'action="(/account/sign-ons/\d+/unlink)"', page)
-    assert way is not None
-    return posted(browser, "/account", way[1])
-
-
 def test_unlinking_ends_its_sessions_and_leaves_a_way_in(here: Campus) -> None:
     browser = as_person(here, "teacher")
     linked(here, browser, "u-1", old="correct horse")
     here.sign_in(other := here.browser(), "u-1")
-    assert unlinked(browser).status_code == 303
+    assert unlinked(browser, old="correct horse").status_code == 303
     assert (here.reader(other), here.reader(browser)) == (None, here.school.users["teacher"])
     assert here.sign_in(here.browser(), "u-1").status_code == 403
     here.university.people["anna"] = STUDENT
     here.sign_in(alone := here.browser())
-    unlinked(alone)
-    assert "only way into your account" in text_of(
-        alone.get("/account", base_url=PUBLIC).get_data(as_text=True)
-    )
-
-
-def test_an_old_session_of_an_account_without_a_password_links_nothing(here: Campus) -> None:
-    """Or whoever stole one would stay for good, by a provider of their own."""
-    here.university.people["anna"] = STUDENT
-    here.sign_in(browser := here.browser())
-    with here.school.store.write() as session:
-        begun = session.query(tables.OpenSession).one()
-        begun.begun_at -= timedelta(minutes=11)
-    assert "your sign-in must be recent" in linked(here, browser, "eve", "partner")
-    here.sign_in(browser)
-    assert "Linked: Partner" in linked(here, browser, "anna-p", "partner")
+    assert proved(here, alone, "anna").status_code == 303
+    assert "only way into your account" in text_of(unlinked(alone).get_data(as_text=True))
 
 
 def test_signing_out_offers_to_sign_out_there(here: Campus) -> None:
