@@ -33,18 +33,26 @@ TURNS = 2
 )
 @click.option("--times", default=20, show_default=True, help="Requests per page; 0: no times.")
 @click.option("--only", default="", help="Only pages with this text in their name.")
+@click.option(
+    "--waiting",
+    default=1_000,
+    show_default=True,
+    help="Open rounds of a second look at the sweeper; 0: none.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(database: str, submissions: int, times: int, only: str, as_json: bool) -> None:
+def command(database: str, submissions: int, times: int, only: str, waiting: int, as_json: bool) -> None:
     """Measure pages, the sweeper and sizes with years of data."""
     from grading.store import Store, schema
 
     schema.upgrade(database)
     with tempfile.TemporaryDirectory(prefix="grader-years-") as folder, closing(Store(database)) as store:
-        figures = _figures(Path(folder), store, submissions, times, only)
+        figures = _figures(Path(folder), store, submissions, times, only, waiting)
     click.echo(json.dumps(figures, indent=2) if as_json else "\n".join(_lines(figures)))
 
 
-def _figures(folder: Path, store: Any, submissions: int, times: int, only: str) -> dict[str, Any]:
+def _figures(
+    folder: Path, store: Any, submissions: int, times: int, only: str, waiting: int
+) -> dict[str, Any]:
     from app import Services, create_app
     from bench.pages import page_times
     from bench.years import sweeps
@@ -62,6 +70,12 @@ def _figures(folder: Path, store: Any, submissions: int, times: int, only: str) 
         found = [one for one in timer.timed(times, PAGE_S, only, TURNS) if one.status == HTTPStatus.OK]
         pages = [{**asdict(one), **asdict(_page_work(store, timer, one))} for one in found]
         swept = [] if only else [asdict(one) for one in sweeps.measure(config, store)]
+        if waiting:
+            with sweeps.open_rounds(store, waiting):
+                swept += [
+                    {**asdict(one), "what": f"{one.what} with {waiting} open rounds"}
+                    for one in sweeps.measure(config, store)
+                ]
     with store.engine.connect() as connection:
         sizes = statements.sizes(connection)
     return {"submissions": submissions, "pages": pages, "sweeps": swept, "tables": sizes}
@@ -108,7 +122,8 @@ def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
         )
     for one in figures["sweeps"]:
         work = f"{one['queries']} queries, {one['buffers']} buffers, {one['rows']} rows"
-        yield f"sweep: {one['what']:<30} {one['seconds']:>8.3f} s, {work}"
+        times = f"{one['seconds']:>7.3f} s, processor {one['processor_s']:.3f} s"
+        yield f"sweep: {one['what']:<52} {times}, {work}"
     yield f"{'table':<28} {'rows':>12} {'MiB':>9} {'of indexes':>10}"
     for name, rows, data, indexes in figures["tables"]:
         yield f"{name:<28} {rows:>12} {(data + indexes) / 2**20:>9.0f} {indexes / 2**20:>10.0f}"
