@@ -23,6 +23,8 @@ GROWING = (
     tables.Submission, tables.SubmissionFile, tables.Round, tables.RoundStage, tables.Run, tables.Grade,
     tables.Answer, tables.Audit, tables.Outbox,
 )  # fmt: skip
+FEW_FLAGS = "case when i % 7 = 0 then {} else {} end"
+"""Of a school with years of data one grade in seven has a flag."""
 NOTHING: Mapping[str, str] = {}
 LEAN_DOCUMENTS = json.dumps(
     [
@@ -169,6 +171,8 @@ def _copy_grades(order: Copies, base: str | None, size: Size) -> None:
         tables.Grade.__table__, f"base.round_id = '{base}'",
         {
             **({"report": f"case when {full} then base.report else :lean end"} if full else {}),
+            **({"flag_text": FEW_FLAGS.format("base.flag_text", "''")} if full else {}),
+            **({"flag_messages": FEW_FLAGS.format("base.flag_messages", "'[]'")} if full else {}),
             **of_it, **mine, "id": "i + 10", "final_points": "(i % 61) * 7919 % 61",
             "points": "(i % 61) * 7919 % 61", "held": "i % 50 = 0", "created_at": hours,
             "released_at": f"case when {earlier} or i % 3 = 0 then base.released_at end",
