@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,22 +10,42 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from grading.broker.machine_status import MachineState, peer
 from grading.config.machines import Name
 from grading.config.settings import Config
 from grading.domain.base_value import Value
 from grading.domain.errors import ConfigError
-from grading.domain.stages import STAGES
+from grading.domain.stages import STAGES, grading_stages
 from grading.scheduling import cost_model
 from grading.scheduling.capacity_plan import Machine, speed_profile_of
 from grading.scheduling.cluster_view import Peer, SpeedProfile
 from grading.scheduling.cost_model import Card, Size, Weights
 from grading.scheduling.term import DAY_H, WEEK_H, Course, Rush
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(ge=1e-3, le=1e6)]
+"""A figure of a machine, model or price: larger and smaller ones are mistakes of unit."""
 SECONDS = 3600.0
+MOST_SUBMISSIONS = 1_000_000
+"""Of a term; so many take about 1 GB of memory."""
+MOST_MACHINES, MOST_COURSES = 2_000, 5_000
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("use printable characters only")
+    return text
+
+
+def _deadline(text: str) -> str:
+    if not re.fullmatch(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):[0-5]\d", text):
+        raise ValueError(f"write a weekday and a time, such as 'Fri 18:00', not {text!r}")
+    return text
+
+
+Printable = Annotated[str, AfterValidator(_printable)]
+Deadline = Annotated[str, AfterValidator(_deadline)]
 
 
 class PlannedModel(Value):
@@ -32,10 +53,10 @@ class PlannedModel(Value):
 
     always_gb: Positive
     active_billions: Positive
-    experts_gb: float = Field(default=0.0, ge=0)
+    experts_gb: float = Field(default=0.0, ge=0, le=1e6)
     hit: float = Field(default=0.0, ge=0, le=1)
-    cache_bytes_token: float = Field(default=100_000.0, ge=0)
-    cache_fixed_gb: float = Field(default=0.0, ge=0)
+    cache_bytes_token: float = Field(default=100_000.0, ge=0, le=1e9)
+    cache_fixed_gb: float = Field(default=0.0, ge=0, le=1e6)
 
 
 class PlannedStage(Value):
@@ -65,9 +86,9 @@ class PlannedMachine(Value):
     tflops: Positive | None = None
     efficiency: float = Field(default=0.7, gt=0, le=1)
     stages: dict[str, PlannedStage] = Field(min_length=1)
-    mtbf_hours: Positive | None = None
-    mttr_hours: Positive = 8.0
-    watts_idle: float | None = Field(default=None, ge=0)
+    mtbf_hours: float | None = Field(default=None, ge=1, le=1e6)
+    mttr_hours: float = Field(default=8.0, gt=0, le=8760)
+    watts_idle: float | None = Field(default=None, ge=0, le=1e6)
     watts_busy: Positive | None = None
     price: Positive | None = None
 
@@ -75,16 +96,18 @@ class PlannedMachine(Value):
     def _both(self) -> PlannedMachine:
         if (self.watts_idle is None) != (self.watts_busy is None):
             raise ValueError("write both watts_idle and watts_busy, or neither")
+        if self.watts_idle is not None and self.watts_busy is not None and self.watts_busy < self.watts_idle:
+            raise ValueError("watts_busy is less than watts_idle")
+        if strange := sorted(self.stages.keys() - grading_stages(STAGES)):
+            known = ", ".join(grading_stages(STAGES))
+            raise ValueError(f"the stage '{strange[0]}' is unknown. Use {known}")
         return self
-
-
-Deadline = Annotated[str, Field(pattern=r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([01]\d|2[0-3]):[0-5]\d$")]
 
 
 class PlannedCourse(Value):
     """Courses that are alike; they take the deadlines in turn."""
 
-    name: str = Field(min_length=1, max_length=80)
+    name: Printable = Field(min_length=1, max_length=80)
     count: int = Field(default=1, ge=1, le=2000)
     students: int = Field(ge=1, le=100_000)
     deadlines: tuple[Deadline, ...] = Field(min_length=1)
@@ -94,9 +117,15 @@ class PlannedCourse(Value):
     taking_part: float = Field(default=0.85, gt=0, le=1)
     submissions: float = Field(default=1.5, ge=1, le=20)
     regraded: float = Field(default=0.0, ge=0, le=5)
-    work: float = Field(default=1.0, gt=0, le=20)
-    opens_days: float = Field(default=7.0, gt=0, le=60)
-    rush_minutes: float = Field(default=10.0, gt=0, le=1440)
+    work: float = Field(default=1.0, ge=0.01, le=20)
+    opens_days: float = Field(default=7.0, ge=0.01, le=60)
+    rush_minutes: float = Field(default=10.0, ge=0.1, le=1440)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> PlannedCourse:
+        if self.last_week < self.first_week:
+            raise ValueError(f"last_week {self.last_week} is before first_week {self.first_week}")
+        return self
 
 
 class PlanFile(Value):
@@ -107,8 +136,8 @@ class PlanFile(Value):
     courses: tuple[PlannedCourse, ...] = ()
     weeks: int = Field(default=14, ge=1, le=52)
     target_hours: Positive = 4.0
-    price_per_kwh: float | None = Field(default=None, ge=0)
-    currency: str = Field(default="EUR", max_length=8)
+    price_per_kwh: float | None = Field(default=None, ge=0, le=1e6)
+    currency: Printable = Field(default="EUR", max_length=8)
     retried: float = Field(default=0.02, ge=0, lt=0.9)
 
     @model_validator(mode="after")
@@ -117,6 +146,12 @@ class PlanFile(Value):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"'{name}' is there twice; use count or another name")
+        for key, counts, most in (
+            ("machines", [one.count for one in self.machines], MOST_MACHINES),
+            ("courses", [one.count for one in self.courses], MOST_COURSES),
+        ):
+            if sum(counts) > most:
+                raise ValueError(f"{sum(counts):,} {key} are too many. A plan takes at most {most:,}")
         return self
 
 
@@ -128,8 +163,9 @@ def parse(text: str, where: str) -> PlanFile:
         raise ConfigError(f"{where}: {error}.") from None
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {key}: {first['msg'].removeprefix('Value error, ')}.") from None
+        key = "".join(f"{part}." for part in first["loc"])[:-1]
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{where}: {key}: {problem}." if key else f"{where}: {problem}.") from None
 
 
 def read(path: Path) -> PlanFile:
@@ -212,8 +248,35 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def courses_of(plan_file: PlanFile) -> list[Course]:
-    """Every course of a term by itself, with its deadlines in hours since the first Monday."""
-    return [_course(one, number, plan_file.weeks) for one in plan_file.courses for number in range(one.count)]
+    """Every course of a term by itself, with its deadlines in hours since the first Monday.
+
+    Raises ConfigError where one has no deadline in the term, two have one name, or there is too much to play.
+    """
+    found = [
+        _course(one, number, plan_file.weeks) for one in plan_file.courses for number in range(one.count)
+    ]
+    names: set[str] = set()
+    for course in found:
+        if not course.deadlines_h:
+            raise ConfigError(
+                f"The course {course.name} has no deadline within {plan_file.weeks} weeks. "
+                "Change its first_week or every_weeks, or weeks of the term."
+            )
+        if course.name in names:
+            raise ConfigError(f"Two courses are named {course.name}, one by its count. Change a name.")
+        names.add(course.name)
+    if (submissions := sum(map(expected_submissions, found))) > MOST_SUBMISSIONS:
+        raise ConfigError(
+            f"The courses have about {submissions:,.0f} submissions in the term. A plan takes at most "
+            f"{MOST_SUBMISSIONS:,}: plan a part of the courses with a part of the machines."
+        )
+    return found
+
+
+def expected_submissions(course: Course) -> float:
+    """In the term, on average, those that are regraded included."""
+    each = course.students * course.taking_part * course.submissions * (1 + course.regraded)
+    return each * len(course.deadlines_h)
 
 
 def _course(one: PlannedCourse, number: int, weeks: int) -> Course:
@@ -282,7 +345,7 @@ def outputs_of(options: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for one in options:
         stage, _, tokens = one.partition("=")
-        if not tokens.isdecimal() or not int(tokens):
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", tokens):
             raise click.BadParameter(
                 f"Write STAGE=TOKENS, such as analysis=1200, not '{one}'.", param_hint="--output"
             )

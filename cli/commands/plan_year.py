@@ -132,7 +132,7 @@ def plan_year(settings: Settings, options: Options) -> None:
         return
     if assumed_courses:
         click.echo(
-            "Courses of the example; describe your own in a file (docs/how-to/administrators/planning.md)."
+            "Courses of the example; describe your own in a file (docs/how-to/administrators/planning.md).\n"
         )
     _show(found, assumed, plan_file)
     for one in unknown:
@@ -202,27 +202,79 @@ def _energy(found: TermPlan) -> float | None:
 
 
 def _wait(value: float) -> str:
-    return "never" if math.isinf(value) else in_words(value)
+    """A time in words; of few minutes with a digit more, so that differences are seen."""
+    if math.isinf(value):
+        return "never"
+    return f"{60 * value:.1f} min" if 1 / 60 <= value < 1 / 6 else in_words(value)
 
 
 def _show(found: TermPlan, assumed: Assumed, plan_file: PlanFile) -> None:
+    click.echo("Assumed; change it in the file:")
+    for line in _assumptions(assumed):
+        click.echo(f"- {line}")
     click.echo(
-        f"{found.submissions:,} submissions of {len(assumed.courses)} courses in {assumed.weeks} weeks: "
-        f"median {_wait(found.total.median_h)}, 95 % within {_wait(found.total.p95_h)}, "
-        f"longest {_wait(found.total.worst_h)}. "
-        f"Machines have work in {found.busy_h:,.0f} of {found.hours:,.0f} h."
+        f"\n{found.submissions:,} submissions are graded in {assumed.weeks} weeks. From submission to grade: "
+        f"half within {_wait(found.total.median_h)}, 95 % within {_wait(found.total.p95_h)}, "
+        f"the longest {_wait(found.total.worst_h)}.\n"
+        f"There is work in {found.busy_h:,.0f} of {found.hours:,.0f} hours; "
+        f"{found.retries:,} runs are repeated.\n"
     )
-    _show_waits("week", {str(week): one for week, one in found.weeks.items()})
+    _show_waits("week of the\ndeadline", {str(week): one for week, one in found.weeks.items()})
     worst = sorted(found.courses.items(), key=lambda item: -item[1].p95_h)[:MOST_COURSES]
     _show_waits("course", dict(worst))
     if len(found.courses) > MOST_COURSES:
         click.echo(f"These {MOST_COURSES} of {len(found.courses)} courses wait longest; --json has all.\n")
     _show_used(found, plan_file)
-    _show_additions(found, assumed)
+    _show_additions(found, assumed, plan_file.currency)
+
+
+def _assumptions(assumed: Assumed) -> list[str]:
+    """What the answer depends on, a sentence each."""
+    courses = assumed.courses
+    take_part = _range([one.taking_part for one in courses])
+    times = _figures([one.submissions for one in courses])
+    found = [
+        f"{len(courses)} courses with {sum(one.students for one in courses):,} students; {take_part} of them "
+        f"take part in a deadline, and submit {times} times on average.",
+        f"{_range([one.rush.share(1.0) for one in courses])} of the submissions come in the last hour before "
+        "their deadline.",
+        f"A submission has a run of each stage: {', '.join(assumed.stages)}.",
+        f"{_range([assumed.retried])} of the runs are repeated, as their result is not valid.",
+    ]
+    if any(one.regraded for one in courses):
+        regraded = _range([one.regraded for one in courses])
+        found.append(
+            f"{regraded} of the submissions are regraded three days after their deadline, when nobody waits."
+        )
+    fail = [
+        f"{_name(kind)} every {kind.mtbf_h:,.0f} h for {kind.mttr_h:g} h"
+        for kind in assumed.kinds
+        if math.isfinite(kind.mtbf_h)
+    ]
+    found.append(
+        f"Each machine fails on average: {', '.join(fail)}."
+        if fail
+        else "No machine fails, as mtbf_hours is not in the file."
+    )
+    found.append("Machines are on day and night; the server, the network and the sandbox never limit.")
+    return found
+
+
+def _name(kind: Kind) -> str:
+    return kind.machine.kind or kind.machine.name
+
+
+def _range(shares: Sequence[float]) -> str:
+    return f"{_figures([round(100 * one, 0 if one >= 0.1 else 1) for one in shares])} %"
+
+
+def _figures(values: Sequence[float]) -> str:
+    low, high = f"{min(values):g}", f"{max(values):g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _show_waits(heading: str, rows: Mapping[str, Waits]) -> None:
-    shown = table(heading, "submissions", "median", "95 %", "longest")
+    shown = table(heading, "submissions", "half\nwithin", "95 %\nwithin", "longest")
     for name, one in rows.items():
         shown.add_row(name, f"{one.submissions:,}", *map(_wait, (one.median_h, one.p95_h, one.worst_h)))
     show(shown)
@@ -230,7 +282,14 @@ def _show_waits(heading: str, rows: Mapping[str, Waits]) -> None:
 
 
 def _show_used(found: TermPlan, plan_file: PlanFile) -> None:
-    shown = table("machines", "count", "busy h each", "failures", "kWh", "idle kWh")
+    shown = table(
+        "machines",
+        "count",
+        "hours with\nwork, each",
+        "failures,\ntogether",
+        "energy\nkWh",
+        "of it without\nwork, kWh",
+    )
     for one in found.used:
         kwh = ["unknown"] * 2 if one.kwh is None else [f"{one.kwh:,.0f}", f"{one.kwh_idle:,.0f}"]
         busy = one.busy_h / one.count if one.count else 0.0
@@ -244,13 +303,13 @@ def _show_used(found: TermPlan, plan_file: PlanFile) -> None:
     else:
         each = 1000 * energy / max(1, found.submissions)
         click.echo(
-            f"Energy: {energy:,.0f} kWh, {energy * price:,.0f} {plan_file.currency}; "
-            f"{each:,.0f} Wh for each submission."
+            f"Energy of the term: {energy:,.0f} kWh, at {price:g} {plan_file.currency} a kWh "
+            f"{energy * price:,.0f} {plan_file.currency}; {each:,.0f} Wh for each submission."
         )
     click.echo()
 
 
-def _show_additions(found: TermPlan, assumed: Assumed) -> None:
+def _show_additions(found: TermPlan, assumed: Assumed, currency: str) -> None:
     target = in_words(assumed.target_h)
     missed = [week for week, one in found.weeks.items() if one.p95_h > assumed.target_h]
     if missed:
@@ -259,22 +318,26 @@ def _show_additions(found: TermPlan, assumed: Assumed) -> None:
             f"buy before week {missed[0]}."
         )
     else:
-        click.echo(f"The target, 95 % within {target}, is held in every week.")
-    shown = table("worst week, 95 % within", "difference", "change")
+        click.echo(f"The target, 95 % within {target}, is held in every week. No machine has to be bought.")
+    shown = table("worst week,\n95 % within", "difference", "change")
     shown.add_row(_wait(found.p95_h), "", "as it is")
     for one in found.additions:
-        shown.add_row(_wait(one.p95_h), _difference(one.p95_h, found.p95_h), f"one more {_bought(one)}")
+        shown.add_row(
+            _wait(one.p95_h), _difference(one.p95_h, found.p95_h), f"one more {_bought(one, currency)}"
+        )
     for factor, p95_h in found.growth.items():
-        shown.add_row(_wait(p95_h), _difference(p95_h, found.p95_h), f"{factor:g} times the students")
+        held = "" if p95_h <= assumed.target_h else ": target missed"
+        shown.add_row(_wait(p95_h), _difference(p95_h, found.p95_h), f"{factor:g} times the students{held}")
     show(shown)
-    if found.steps:
-        bought = ", then ".join(f"{_bought(one)} ({_wait(one.p95_h)})" for one in found.steps)
-        held = found.steps[-1].p95_h <= assumed.target_h
-        click.echo(f"Buy one {bought}." + ("" if held else f" That does not hold {target} yet."))
+    for number, one in enumerate(found.steps):
+        words = "Buy one" if not number else "Then one more"
+        click.echo(f"{words} {_bought(one, currency)}: 95 % within {_wait(one.p95_h)} in the worst week.")
+    if found.steps and found.steps[-1].p95_h > assumed.target_h:
+        click.echo(f"That does not hold {target} yet; more than {len(found.steps)} machines were not tried.")
 
 
-def _bought(one: Addition) -> str:
-    return one.kind if one.price is None else f"{one.kind} for {one.price:,.0f}"
+def _bought(one: Addition, currency: str) -> str:
+    return one.kind if one.price is None else f"{one.kind} for {one.price:,.0f} {currency}"
 
 
 def _difference(value: float, before: float) -> str:
