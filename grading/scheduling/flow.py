@@ -1,13 +1,15 @@
-"""A cluster as one server whose pace depends on how many submissions are there (flow-equivalent server).
+"""A cluster as one server whose pace depends on how many runs of each stage are there.
 
-The pace is what the rule of routing gives in `forecast.throughput`, with always so many there (Chandy, Herzog
-and Woo, 1975). Of large clusters a small one of the same kinds is played, and its pace scaled.
+Such a server is called flow-equivalent (Chandy, Herzog and Woo, 1975). Its pace is what the rule of routing
+gives in `forecast.throughput`, with always so many there. Of large clusters a small one of the same kinds is
+played, and its pace scaled.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from grading.scheduling.capacity_plan import Machine
@@ -15,117 +17,135 @@ from grading.scheduling.forecast import Flow, throughput
 
 MOST_PLAYED = 8
 """Machines that are played; larger clusters are scaled from so many."""
-LEAST_ENDED = 30
-"""Submissions over which a pace is measured, at least."""
-DEEPEST = 8
-"""Submissions for each that is being graded, from which on more that wait change nothing."""
+LEAST_ENDED = 40
+"""Runs over which a pace is measured, at least; else twice as many as have slots."""
+DEEPEST = 4
+"""Runs of a stage for each slot, from which on only the proportion of the stages changes the pace."""
 
 Counts = tuple[int, ...]
 """Machines of each kind that work."""
+There = tuple[int, ...]
+"""Runs of each stage that are there: in machines' hands, or waiting."""
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Of a cluster, by how many submissions are there."""
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The pace of a cluster with so many runs there."""
 
-    graded_at_once: int
-    """Submissions in machines' hands at most; the others wait."""
     per_s: tuple[float, ...]
-    """Submissions a second with so many there; the last one also for more."""
-    busy: tuple[tuple[float, ...], ...]
-    """The share of each kind's machines that work, likewise."""
+    """Usual runs of each stage that end a second."""
+    in_hand: tuple[int, ...]
+    """Runs of each stage in machines' hands at most; the others wait."""
+    busy: tuple[float, ...]
+    """The share of each kind's machines that work."""
+
+
+class Pace:
+    """Of a cluster; each point is played when first asked for."""
+
+    def __init__(self, cluster: Cluster, counts: Counts) -> None:
+        self.slots = cluster.slots(counts)
+        self._cluster, self._played = cluster, cluster.played(counts)
+        weight = cluster.weight(self._played)
+        self._factor = cluster.weight(counts) / weight if weight else 0.0
+        self._top = _above(DEEPEST * cluster.slots(self._played))
+        self._known: dict[There, Point] = {}
+
+    def at(self, there: There) -> Point:
+        """With so many runs of each stage there; between measured numbers it is interpolated."""
+        if there not in self._known:
+            self._known[there] = self._between(there)
+        return self._known[there]
+
+    def _between(self, there: There) -> Point:
+        stages, kinds = range(len(there)), range(len(self._played))
+        if not self._factor or not any(there):
+            return Point((0.0,) * len(stages), (0,) * len(stages), (0.0,) * len(kinds))
+        scaled = [n / self._factor for n in there]
+        deep = max(1.0, max(scaled) / self._top)
+        flows = [
+            (math.prod(weight for _, weight in corner), self._flow(tuple(n for n, _ in corner)))
+            for corner in itertools.product(*(list(_around(n / deep)) for n in scaled))
+        ]
+        hands = [self._factor * sum(weight * flow.in_hand[s] for weight, flow in flows) for s in stages]
+        return Point(
+            tuple(self._factor * sum(weight * flow.per_s[s] for weight, flow in flows) for s in stages),
+            # a run that is alone is in hand, however seldom that was so in the play
+            tuple(min(n, max(1, math.ceil(hand - 1e-9))) for n, hand in zip(there, hands, strict=True)),
+            tuple(sum(weight * flow.busy[k] for weight, flow in flows) for k in kinds),
+        )
+
+    def _flow(self, there: There) -> Flow:
+        return self._cluster.flow(self._played, there)
 
 
 @dataclass
 class Cluster:
-    """Machines by kind, and the pace of every number of them, each played when first asked for."""
+    """Machines by kind, and the pace of every number of them."""
 
     kinds: Sequence[Machine]
     """One machine of each kind."""
     stages: Sequence[str]
-    _known: dict[Counts, Pace] = field(default_factory=dict)
-    _flows: dict[Counts, list[tuple[int, Flow]]] = field(default_factory=dict)
+    _paces: dict[Counts, Pace] = field(default_factory=dict)
+    _flows: dict[tuple[Counts, There], Flow] = field(default_factory=dict)
 
     def pace(self, counts: Counts) -> Pace:
         """With so many machines of each kind."""
-        if counts not in self._known:
-            self._known[counts] = self._scaled(counts)
-        return self._known[counts]
+        if counts not in self._paces:
+            self._paces[counts] = Pace(self, counts)
+        return self._paces[counts]
+
+    def slots(self, counts: Counts) -> int:
+        """Runs at once at most."""
+        return sum(n * kind.peer.slots for n, kind in zip(counts, self.kinds, strict=True))
 
     def weight(self, counts: Counts) -> float:
         """What machines are worth beside each other: submissions a second if each did all stages."""
         return sum(n * self._alone(kind) for n, kind in zip(counts, self.kinds, strict=True))
 
-    def at_once(self, counts: Counts) -> int:
-        """Submissions in machines' hands at most: each has a run of every stage there."""
-        slots = sum(n * kind.peer.slots for n, kind in zip(counts, self.kinds, strict=True))
-        return max(1, slots // max(1, len(self.stages)))
-
-    def _alone(self, kind: Machine) -> float:
-        known = [rate for stage, rate in kind.rates.items() if stage in self.stages and rate > 0]
-        return 1.0 / sum(1.0 / rate for rate in known) if known else 0.0
-
-    def _played(self, counts: Counts) -> Counts:
+    def played(self, counts: Counts) -> Counts:
         """Counts of a small cluster with these kinds in about this proportion."""
         total = sum(counts)
         if total <= MOST_PLAYED:
             return counts
         return tuple(max(1, round(n * MOST_PLAYED / total)) if n else 0 for n in counts)
 
-    def _scaled(self, counts: Counts) -> Pace:
-        played = self._played(counts)
-        weight = self.weight(played)
-        factor = self.weight(counts) / weight if weight else 0.0
-        if not factor:
-            return Pace(1, (0.0, 0.0), (self._nobody, self._nobody))
-        if played not in self._flows:
-            self._flows[played] = [(n, self._flow(played, n)) for n in _points(self.at_once(played))]
-        points, flows = zip(*self._flows[played], strict=True)
-        at = [n / factor for n in range(1, max(1, round(points[-1] * factor)) + 1)]
-        per_s = [factor * _between(points, [flow.per_s for flow in flows], n) for n in at]
-        busy = [
-            [_between(points, [self._busy(flow, k) for flow in flows], n) for n in at]
-            for k in range(len(self.kinds))
-        ]
-        return Pace(self.at_once(counts), (0.0, *per_s), (self._nobody, *zip(*busy, strict=True)))
+    def flow(self, counts: Counts, there: There) -> Flow:
+        """What the rule does with always so many runs of each stage there."""
+        key = counts, there
+        if key not in self._flows:
+            self._flows[key] = self._measured(counts, there)
+        return self._flows[key]
 
-    @property
-    def _nobody(self) -> tuple[float, ...]:
-        return (0.0,) * len(self.kinds)
+    def _alone(self, kind: Machine) -> float:
+        known = [rate for stage, rate in kind.rates.items() if stage in self.stages and rate > 0]
+        return 1.0 / sum(1.0 / rate for rate in known) if known else 0.0
 
-    def _flow(self, counts: Counts, at_once: int) -> Flow:
-        peers = {
-            f"{k} {i}": replace(kind.peer, name=f"{k} {i}")
+    def _measured(self, counts: Counts, there: There) -> Flow:
+        if not any(there):
+            return Flow((0.0,) * len(there), (0.0,) * len(there), (0.0,) * len(counts))
+        of_kind = [
+            [replace(kind.peer, name=f"{k} {i}") for i in range(n)]
             for k, (n, kind) in enumerate(zip(counts, self.kinds, strict=True))
-            for i in range(n)
-        }
-        return throughput(peers, self.stages, at_once, max(LEAST_ENDED, at_once))
-
-    @staticmethod
-    def _busy(flow: Flow, kind: int) -> float:
-        shares = [share for name, share in flow.busy.items() if name.split(" ")[0] == str(kind)]
-        return sum(shares) / len(shares) if shares else 0.0
+        ]
+        ended = max(LEAST_ENDED, 2 * min(sum(there), self.slots(counts)))
+        return throughput(of_kind, dict(zip(self.stages, there, strict=True)), ended)
 
 
-def _points(graded: int) -> list[int]:
-    """Numbers of submissions at which the pace is measured: ever more apart."""
-    found = {graded, 3 * graded // 2, DEEPEST * graded, 1}
-    at = 2
-    while at < DEEPEST * graded:
-        found.add(at)
-        at *= 2
-    return sorted(found)
+def _above(number: int) -> int:
+    """The power of two that is not smaller."""
+    return 1 << max(0, number - 1).bit_length()
 
 
-def _between(points: Sequence[int], values: Sequence[float], at: float) -> float:
-    """Linear between two measured points; below the first in proportion, beyond the last constant."""
-    if at <= points[0]:
-        return values[0] * at / points[0]
-    after = bisect_left(points, at)
-    if after == len(points):
-        return values[-1]
-    (n1, v1), (n2, v2) = (points[after - 1], values[after - 1]), (points[after], values[after])
-    return v1 + (v2 - v1) * (at - n1) / (n2 - n1)
+def _around(number: float) -> Iterator[tuple[int, float]]:
+    """0 or powers of two below and above a number, each with its part in a linear interpolation."""
+    if number == int(number) and _above(int(number)) in (number, 1):
+        yield int(number), 1.0
+        return
+    below = 0 if number < 1 else 1 << (int(number).bit_length() - 1)
+    above = max(1, 2 * below)
+    part = (number - below) / (above - below)
+    yield from ((below, 1.0 - part), (above, part))
 
 
 def kinds_of(machines: Sequence[Machine]) -> tuple[list[Machine], Counts]:

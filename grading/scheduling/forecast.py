@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -85,6 +85,10 @@ LEAST_LEFT = 0.15
 SPREAD = 0.4
 """Jobs differ in size by so much up and down: else all that begin together would end together."""
 GOLDEN = 0.618034
+Seconds = Mapping[str, float]
+"""stage or machine -> seconds."""
+PATIENT = 4
+"""A pace is measured over at most so many times the runs that are asked for."""
 NEIGHBOURS = 4
 
 
@@ -159,21 +163,30 @@ def worked_off(peers: Mapping[str, Peer], waiting: Mapping[Line, int]) -> Worked
 
 @dataclass(frozen=True)
 class Flow:
-    """What machines do together while always so many submissions are with them."""
+    """What machines do together while always so many runs of each stage are with them."""
 
-    per_s: float
-    """Submissions a second."""
-    busy: Mapping[str, float]
-    """machine -> share of the time in which it has a run in hand."""
+    per_s: tuple[float, ...]
+    """Runs of each stage that end a second."""
+    in_hand: tuple[float, ...]
+    """Runs of each stage in machines' hands, on average."""
+    busy: tuple[float, ...]
+    """Of each kind of machines, the share of the time in which one has a run in hand."""
 
 
-def throughput(peers: Mapping[str, Peer], stages: Sequence[str], at_once: int, ended: int) -> Flow:
-    """The pace of machines with always `at_once` submissions there, measured over `ended` of them.
+def throughput(kinds: Sequence[Sequence[Peer]], there: Mapping[str, int], ended: int) -> Flow:
+    """The pace of machines with always so many runs of each stage `there`, measured over `ended` of them.
 
-    Nothing is done where a stage has no machine.
+    A stage that no machine has stands still.
     """
-    return _Play(Scene(peers, (), {(stage, INTERACTIVE): at_once for stage in stages}), comes=False).flow(
-        stages, at_once, ended
+    peers = {peer.name: peer for kind in kinds for peer in kind}
+    play = _Play(Scene(peers, (), {(stage, INTERACTIVE): n for stage, n in there.items()}), comes=False)
+    seconds, hands, busy = play.flow(list(there), ended)
+    if not seconds:
+        return Flow((0.0,) * len(there), (0.0,) * len(there), (0.0,) * len(kinds))
+    return Flow(
+        tuple(play.done[stage] / seconds for stage in there),
+        tuple(hands[stage] / seconds for stage in there),
+        tuple(sum(busy[one.name] for one in kind) / seconds / len(kind) if kind else 0.0 for kind in kinds),
     )
 
 
@@ -257,37 +270,56 @@ class _Play:
             self._step()
         return Worked(self.now, self.jobs)
 
-    def flow(self, stages: Sequence[str], at_once: int, ended: int) -> Flow:
-        """A closed system: a submission whose last stage ends is followed by the next one."""
-        if not set(stages) <= {stage for stage, _ in self.lines}:
-            return Flow(0.0, dict.fromkeys(self.machines, 0.0))
-        self._take(self.machines)
-        over, counted, since, busy = 0, -1, 0.0, dict.fromkeys(self.machines, 0.0)
-        while counted < ended and self.idle <= MOST_IDLE:
-            before, hands = self.now, [n for n, one in self.machines.items() if any(one.runs.values())]
-            self._step()
-            for name in hands if counted >= 0 else ():
-                busy[name] += self.now - before
-            for _ in range(min(self.done[stage] for stage in stages) - over):
-                over += 1
-                self._comes(stages)
-            if counted < 0 and over >= at_once:
-                counted, since, first = 0, self.now, over
-            elif counted >= 0:
-                counted = over - first
-            self._take(self.machines)
-        span = self.now - since
-        if counted <= 0 or span <= 0:
-            return Flow(0.0, dict.fromkeys(self.machines, 0.0))
-        return Flow(counted / span, {name: s / span for name, s in busy.items()})
+    def flow(self, stages: Sequence[str], ended: int) -> tuple[float, Seconds, Seconds]:
+        """A closed system: a run that ends is followed by another one of its stage.
 
-    def _comes(self, stages: Sequence[str]) -> None:
-        """One more submission; to a line that was empty nobody has left anything."""
+        Seconds, those that runs of each stage were in hand, and those in which each machine had one; `done`
+        has what ended. Counted is from when the first ones in hand, which began together, have ended.
+        """
+        self._take(self.machines)
+        first, counts, since = self._hands(), False, 0.0
+        hands, busy = defaultdict[str, float](float), defaultdict[str, float](float)
+        followed = Counter[str]()
+        while self.idle <= MOST_IDLE and not (counts and self._enough(first, ended)):
+            before, had = self.now, self._hands()
+            at_it = [name for name, one in self.machines.items() if any(one.runs.values())]
+            self._step()
+            for stage, count in had.items():
+                hands[stage] += count * (self.now - before)
+            for name in at_it:
+                busy[name] += self.now - before
+            self._follow(stages, followed)
+            if not counts and self._enough(first, first.total()):
+                counts, since = True, self.now
+                for measured in (hands, busy, followed, self.done):
+                    measured.clear()
+        return (self.now - since if counts else 0.0), hands, busy
+
+    def _enough(self, each: Mapping[str, int], together: int) -> bool:
+        """Whether so many runs have ended, and of each stage so many unless it stands nearly still."""
+        total = self.done.total()
+        everywhere = all(self.done[stage] >= count for stage, count in each.items())
+        return total >= together and (everywhere or total >= PATIENT * together)
+
+    def _hands(self) -> Counter[str]:
+        found = Counter[str]()
+        for machine in self.machines.values():
+            found.update({stage: len(of) for stage, of in machine.runs.items()})
+        return found
+
+    def _follow(self, stages: Sequence[str], followed: Counter[str]) -> None:
         for stage in stages:
-            if not self.lines[stage, INTERACTIVE]:
-                for one in self.machines.values():
-                    one.due = {other: at for other, at in one.due.items() if other != stage}
-            self.lines[stage, INTERACTIVE] += 1
+            for _ in range(self.done[stage] - followed[stage]):
+                self._comes(stage)
+            followed[stage] = self.done[stage]
+        self._take(self.machines)
+
+    def _comes(self, stage: str) -> None:
+        """One more run; to a line that was empty nobody has left anything."""
+        if not self.lines[stage, INTERACTIVE]:
+            for one in self.machines.values():
+                one.due = {other: at for other, at in one.due.items() if other != stage}
+        self.lines[stage, INTERACTIVE] += 1
 
     def _ticket(self, what: Line | str, number: int, size: float) -> int:
         self.tickets.append((what, number, self.now, size))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 AN_HOUR = 3600.0
 DAY_H = 24.0
 WEEK_H = 7 * DAY_H
 LEAST_SIZE, MOST_SIZE = 0.25, 4.0
-"""Of a submission's work, as a factor of a usual one."""
+"""Of a run's work, as a factor of a usual one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Course:
     rush: Rush = Rush()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Work:
     """A submission that comes, or comes again to be regraded."""
 
@@ -67,33 +67,45 @@ class Work:
     """Not the first one of its student for this deadline."""
     batch: bool = False
     """Nobody waits for it."""
-    size: float = 1.0
+    sizes: tuple[float, ...] = ()
+    """Work of its run of each stage, as a factor of a usual one; empty: usual ones."""
 
 
 REGRADED_AFTER_H = 3 * DAY_H
 SIZE_SPREAD = 0.25
-"""Of the logarithm of a submission's work."""
+"""Of the logarithm of a run's work."""
 
 
-def arrivals(courses: Sequence[Course], seed: int = 1, growth: float = 1.0) -> list[Work]:
-    """All submissions of a term in the order of their coming, with `growth` times the students."""
+def arrivals(
+    courses: Sequence[Course],
+    seed: int = 1,
+    growth: float = 1.0,
+    stages: int = 1,
+    weeks: Container[int] | None = None,
+) -> list[Work]:
+    """All submissions of a term in the order of their coming, with `growth` times the students.
+
+    With `weeks`, from 0, only those for the deadlines of these.
+    """
     found = [
         work
         for number, course in enumerate(courses)
         for deadline, at_h in enumerate(course.deadlines_h)
+        if weeks is None or int(at_h // WEEK_H) in weeks
         for work in _of_deadline(
             random.Random(f"{seed} {number} {deadline}"),
             number,
             course,
             at_h,
             round(course.students * growth),
+            stages,
         )
     ]
     return sorted(found, key=lambda work: work.at_s)
 
 
 def _of_deadline(
-    rng: random.Random, number: int, course: Course, at_h: float, students: int
+    rng: random.Random, number: int, course: Course, at_h: float, students: int, stages: int
 ) -> Iterator[Work]:
     week = int(at_h // WEEK_H)
     came = 0
@@ -104,10 +116,10 @@ def _of_deadline(
         for nth, left_h in enumerate(reversed(times)):
             came += 1
             at_s = max(0.0, at_h - left_h) * AN_HOUR
-            yield Work(at_s, number, week, again=nth > 0, size=_size(rng, course.work))
+            yield Work(at_s, number, week, again=nth > 0, sizes=_sizes(rng, course.work, stages))
     for _ in range(round(came * course.regraded)):
         at_s = (at_h + REGRADED_AFTER_H) * AN_HOUR
-        yield Work(at_s, number, week, again=True, batch=True, size=_size(rng, course.work))
+        yield Work(at_s, number, week, again=True, batch=True, sizes=_sizes(rng, course.work, stages))
 
 
 def _count(rng: random.Random, mean: float) -> int:
@@ -118,6 +130,7 @@ def _count(rng: random.Random, mean: float) -> int:
     return count
 
 
-def _size(rng: random.Random, usual: float) -> float:
-    factor = rng.lognormvariate(-(SIZE_SPREAD**2) / 2, SIZE_SPREAD)
-    return usual * min(MOST_SIZE, max(LEAST_SIZE, factor))
+def _sizes(rng: random.Random, usual: float, stages: int) -> tuple[float, ...]:
+    """Of a submission's runs: how long the answer of a stage is says little of that of another one."""
+    factors = (rng.lognormvariate(-(SIZE_SPREAD**2) / 2, SIZE_SPREAD) for _ in range(stages))
+    return tuple([usual * min(MOST_SIZE, max(LEAST_SIZE, factor)) for factor in factors])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from grading.scheduling.capacity_plan import Machine, NobodyDoes
 from grading.scheduling.flow import Cluster, Counts
 from grading.scheduling.term import AN_HOUR, WEEK_H, Course, Work, arrivals
 from grading.scheduling.term_simulation import Failures, Played, Term, losses
 
-GROWTHS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+GROWTHS = (1.5, 2.0, 3.0, 4.0)
 """Times the students that are tried while the target is held."""
 MOST_ADDED = 4
 """Machines that are added one after the other while the target is missed."""
@@ -130,11 +130,13 @@ def plan_term(assumed: Assumed) -> TermPlan:
         if not any(stage in kind.machine.peer.speed_profiles for kind in assumed.kinds if kind.count):
             raise NobodyDoes(f"no machine has the stage {stage}")
     cluster = Cluster([kind.machine for kind in assumed.kinds], assumed.stages)
-    work = arrivals(assumed.courses, assumed.seed)
+    work = arrivals(assumed.courses, assumed.seed, stages=len(assumed.stages))
     played = _played(assumed, cluster, assumed.counts, work)
     by_week, by_course, cells = _grouped(assumed.courses, work, played)
     p95_h = _worst_week(by_week)
-    additions = _additions(assumed, cluster, assumed.counts, work)
+    tried = _tried(by_week)
+    part = [one for one in work if one.week in tried.played]
+    additions = _additions(assumed, cluster, assumed.counts, part, tried.judged)
     held = p95_h <= assumed.target_h
     return TermPlan(
         sum(not one.batch for one in work),
@@ -148,8 +150,8 @@ def plan_term(assumed: Assumed) -> TermPlan:
         _used(assumed, cluster, played),
         p95_h,
         additions,
-        [] if held else _steps(assumed, cluster, work, additions),
-        _growth(assumed, cluster) if held else {},
+        [] if held else _steps(assumed, cluster, work, additions, tried),
+        _growth(assumed, cluster, tried) if held else {},
     )
 
 
@@ -189,12 +191,33 @@ def _worst_week(weeks: Mapping[int, Waits]) -> float:
     return max((one.p95_h for one in weeks.values()), default=0.0)
 
 
-def _p95_h(assumed: Assumed, cluster: Cluster, counts: Counts, work: Sequence[Work]) -> float:
+@dataclass(frozen=True)
+class _Tried:
+    """Weeks, from 0, that are played with other machines or students."""
+
+    judged: frozenset[int]
+    """Of which the worst one counts."""
+    played: frozenset[int]
+    """These and those beside them, whose submissions are there at the same time."""
+
+
+def _tried(weeks: Mapping[int, Waits]) -> _Tried:
+    """The week that waits longest and the largest one; all where work is carried over from week to week."""
+    longest = sorted(weeks, key=lambda week: -weeks[week].p95_h)[:1]
+    largest = sorted(weeks, key=lambda week: -weeks[week].submissions)[:1]
+    carried = any(one.worst_h > WEEK_H for one in weeks.values())
+    judged = frozenset(week - 1 for week in (weeks if carried else [*longest, *largest]))
+    return _Tried(judged, frozenset(week + by for week in judged for by in (-1, 0, 1)))
+
+
+def _p95_h(
+    assumed: Assumed, cluster: Cluster, counts: Counts, work: Sequence[Work], judged: Container[int]
+) -> float:
     """Of the worst week."""
     played = _played(assumed, cluster, counts, work)
     weeks: dict[int, list[float]] = {}
     for at, one in zip(played.graded_s, work, strict=True):
-        if not one.batch:
+        if not one.batch and one.week in judged:
             weeks.setdefault(one.week, []).append((at - one.at_s) / AN_HOUR)
     return _worst_week({week: waits(hours) for week, hours in weeks.items()})
 
@@ -203,12 +226,14 @@ def _more(counts: Counts, kind: int) -> Counts:
     return tuple(n + (k == kind) for k, n in enumerate(counts))
 
 
-def _additions(assumed: Assumed, cluster: Cluster, counts: Counts, work: Sequence[Work]) -> list[Addition]:
+def _additions(
+    assumed: Assumed, cluster: Cluster, counts: Counts, work: Sequence[Work], judged: Container[int]
+) -> list[Addition]:
     """The best first."""
     found = [
         Addition(
             kind.machine.kind or kind.machine.name,
-            _p95_h(assumed, cluster, _more(counts, number), work),
+            _p95_h(assumed, cluster, _more(counts, number), work, judged),
             kind.price,
         )
         for number, kind in enumerate(assumed.kinds)
@@ -217,24 +242,30 @@ def _additions(assumed: Assumed, cluster: Cluster, counts: Counts, work: Sequenc
 
 
 def _steps(
-    assumed: Assumed, cluster: Cluster, work: Sequence[Work], first: Sequence[Addition]
+    assumed: Assumed, cluster: Cluster, work: Sequence[Work], first: Sequence[Addition], tried: _Tried
 ) -> list[Addition]:
-    """The best machine again and again until the target is held."""
+    """The best machine again and again until the target is held in all weeks."""
     names = [kind.machine.kind or kind.machine.name for kind in assumed.kinds]
-    found, counts, best = [first[0]], assumed.counts, first[0]
-    counts = _more(counts, names.index(best.kind))
-    while best.p95_h > assumed.target_h and len(found) < MOST_ADDED:
-        best = _additions(assumed, cluster, counts, work)[0]
+    part = [one for one in work if one.week in tried.played]
+    found: list[Addition] = []
+    counts, offered = assumed.counts, first
+    while True:
+        best = offered[0]
         counts = _more(counts, names.index(best.kind))
+        if best.p95_h <= assumed.target_h:
+            weeks = range(assumed.weeks)
+            best = replace(best, p95_h=_p95_h(assumed, cluster, counts, work, weeks))
         found.append(best)
-    return found
+        if best.p95_h <= assumed.target_h or len(found) == MOST_ADDED:
+            return found
+        offered = _additions(assumed, cluster, counts, part, tried.judged)
 
 
-def _growth(assumed: Assumed, cluster: Cluster) -> dict[float, float]:
+def _growth(assumed: Assumed, cluster: Cluster, tried: _Tried) -> dict[float, float]:
     found: dict[float, float] = {}
     for factor in GROWTHS:
-        work = arrivals(assumed.courses, assumed.seed, factor)
-        found[factor] = _p95_h(assumed, cluster, assumed.counts, work)
+        work = arrivals(assumed.courses, assumed.seed, factor, len(assumed.stages), tried.played)
+        found[factor] = _p95_h(assumed, cluster, assumed.counts, work, tried.judged)
         if found[factor] > assumed.target_h:
             break
     return found
@@ -246,10 +277,12 @@ def _used(assumed: Assumed, cluster: Cluster, played: Played) -> list[Used]:
     for number, kind in enumerate(assumed.kinds):
         busy_h, on_h = 0.0, 0.0
         for counts, seconds in played.spent.items():
-            busy = cluster.pace(counts).busy
-            busy_h += counts[number] * sum(s * busy[n][number] for n, s in enumerate(seconds)) / AN_HOUR
-            on_h += counts[number] * sum(seconds) / AN_HOUR
-        on_h += kind.count * max(0.0, assumed.hours - sum(map(sum, played.spent.values())) / AN_HOUR)
+            pace = cluster.pace(counts)
+            shares = sum(s * pace.at(there).busy[number] for there, s in seconds.items())
+            busy_h += counts[number] * shares / AN_HOUR
+            on_h += counts[number] * sum(seconds.values()) / AN_HOUR
+        played_h = sum(sum(seconds.values()) for seconds in played.spent.values()) / AN_HOUR
+        on_h += kind.count * max(0.0, assumed.hours - played_h)
         kwh = kwh_idle = None
         if kind.watts_idle is not None and kind.watts_busy is not None:
             kwh = (on_h * kind.watts_idle + busy_h * (kind.watts_busy - kind.watts_idle)) / 1000

@@ -1,4 +1,8 @@
-"""Simulates a term by events: submissions come, wait in fair order and are graded, machines are lost."""
+"""Simulates a term by events: submissions come, wait in fair order and are graded, machines are lost.
+
+As in the product, a submission leaves the fair line with a run of each stage; each stage has queues of its
+own, and the submission is graded when its last run ends.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading.scheduling.flow import Cluster, Counts, Pace
+from grading.scheduling.flow import Cluster, Counts, Pace, There
 from grading.scheduling.term import AN_HOUR, Work
 
 BATCH_TURN = 8
-"""One of so many submissions that begin is batch work even while others wait (`routing`)."""
+"""One of so many runs that begin is batch work even while others wait (`routing`)."""
+FILLED, DEEPEST = 2, 8
+"""Runs for each slot up to which queues are filled, and that no queue exceeds (`grading.broker.dispatch`)."""
+EXACT_BITS = 7
+"""Numbers of runs are looked up with so many binary digits: from 128 on to within 1 %."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class Failures:
     mttr_h: tuple[float, ...]
     """Mean hours until it works again."""
     retried: float = 0.0
-    """Share of the submissions that have to be graded once more, as a result was not valid."""
+    """Share of the runs that are repeated, as their result was not valid."""
 
 
 Change = tuple[float, int, int]
@@ -85,16 +93,44 @@ class Played:
 
     graded_s: list[float]
     """When each submission was graded; infinite: never."""
-    spent: dict[Counts, list[float]]
-    """Machines that work -> seconds with so many submissions there, up to the last of its `Pace`."""
+    spent: dict[Counts, dict[There, float]]
+    """Machines that work -> runs of each stage that were there -> for how many seconds."""
     lost: list[int]
     """Failures of each kind's machines."""
     retries: int
+    """Runs that were repeated as their result was not valid."""
 
     @property
     def busy_s(self) -> float:
         """Seconds in which anything was there to be graded."""
-        return sum(sum(seconds[1:]) for seconds in self.spent.values())
+        return sum(s for seconds in self.spent.values() for there, s in seconds.items() if any(there))
+
+
+class _Stage:
+    """Runs of one stage: those that wait, interactive and batch, and those in machines' hands."""
+
+    __slots__ = ("clock", "hands", "queues", "speed", "taken", "there")
+
+    def __init__(self) -> None:
+        self.queues: tuple[deque[int], deque[int]] = (deque(), deque())
+        self.hands: list[tuple[float, int]] = []
+        """(the clock at its end, submission), as a heap."""
+        self.clock = 0.0
+        """Usual runs' worth of progress that each one in hand has made since the beginning."""
+        self.speed = 0.0
+        """Usual runs' worth a second that each one in hand makes."""
+        self.there = 0
+        """Runs in hand, in queues, and of submissions that have not left the fair line."""
+        self.taken = 0
+
+    def next(self) -> int | None:
+        """The submission whose run begins next; one of `BATCH_TURN` is batch work."""
+        people, batch = self.queues
+        if not people and not batch:
+            return None
+        self.taken += 1
+        turn = batch and (not people or self.taken % BATCH_TURN == 0)
+        return (batch if turn else people).popleft()
 
 
 class Term:
@@ -113,16 +149,14 @@ class Term:
         self.now = 0.0
         self._times = [one.at_s for one in work] + [math.inf]
         self._comes = 0
-        self._clock = 0.0
-        """Usual jobs' worth of progress that each one in hand has made since the beginning."""
-        self._hands: list[tuple[float, int]] = []
-        """(the clock at its end, submission), as a heap."""
-        self._repeated: deque[int] = deque()
-        self._interactive, self._batch = FairLine(), FairLine()
-        self._taken = 0
+        self._stages = [_Stage() for _ in cluster.stages]
+        self._lines = [(FairLine(), [stage.queues[batch] for stage in self._stages]) for batch in (0, 1)]
+        """Of interactive and of batch work: the fair line, and each stage's queue behind it."""
+        self._open = bytearray([len(cluster.stages)]) * len(work)
+        """Runs of each submission that have not ended."""
         self._rng = random.Random(seed)
         self._graded = [math.inf] * len(work)
-        self._spent: dict[Counts, list[float]] = {}
+        self._spent: dict[Counts, dict[There, float]] = {}
         self._lost = [0] * len(counts)
         self._retries = 0
         self._alive(counts)
@@ -131,91 +165,107 @@ class Term:
         """Until everything is graded, or nothing more can be."""
         for change in self.changes:
             self._until(change[0])
-            if self._comes == len(self.work) and not self._there:
+            if self._comes == len(self.work) and not any(stage.there for stage in self._stages):
                 break
             self._change(change)
         self._until(math.inf)
         return Played(self._graded, self._spent, self._lost, self._retries)
 
-    @property
-    def _waiting(self) -> int:
-        return len(self._repeated) + self._interactive.length + self._batch.length
-
-    @property
-    def _there(self) -> int:
-        return len(self._hands) + self._waiting
-
     def _alive(self, counts: Counts) -> None:
         self.alive = counts
         self._pace: Pace = self.cluster.pace(counts)
-        self._seconds = self._spent.setdefault(counts, [0.0] * len(self._pace.per_s))
-        self._begin()
+        self._seconds = self._spent.setdefault(counts, {})
+        self._look()
+
+    def _look(self) -> None:
+        """The pace as it is now; free slots take what is next."""
+        self._there = there = tuple([_exact(stage.there) for stage in self._stages])
+        self._point = point = self._pace.at(there)
+        for line, queues in self._lines:
+            if line.length:
+                self._leave(line, queues)
+        for which, stage in enumerate(self._stages):
+            hands, most = stage.hands, point.in_hand[which]
+            while len(hands) < most and (number := stage.next()) is not None:
+                sizes = self.work[number].sizes
+                heapq.heappush(hands, (stage.clock + (sizes[which] if sizes else 1.0), number))
+
+    def _leave(self, line: FairLine, queues: Sequence[deque[int]]) -> None:
+        """Submissions leave their line while any stage's queue has room, and none is too long."""
+        lengths = [len(queue) for queue in queues]
+        slots = self._pace.slots
+        room = min(FILLED * slots - min(lengths), DEEPEST * slots - max(lengths), line.length)
+        for _ in range(room):
+            number = line.take()
+            for queue in queues:
+                queue.append(number)
 
     def _until(self, limit: float) -> None:
-        """Let submissions come and end up to a moment; the loop that has to be fast, hence local names."""
-        hands, per_s, seconds, times = self._hands, self._pace.per_s, self._seconds, self._times
-        top, now, clock = len(per_s) - 1, self.now, self._clock
+        """Let submissions come and runs end up to a moment; what has to be fast, hence the plain loops."""
+        stages, times = self._stages, self._times
         while True:
-            at_once = len(hands)
-            there = min(top, at_once + self._waiting)
-            speed = per_s[there] / at_once if at_once else 0.0
-            end = now + (hands[0][0] - clock) / speed if speed else math.inf
+            now, end, ends = self.now, math.inf, stages[0]
+            for which, stage in enumerate(stages):
+                hands = stage.hands
+                stage.speed = speed = self._point.per_s[which] / len(hands) if hands else 0.0
+                if speed and (at := now + (hands[0][0] - stage.clock) / speed) < end:
+                    end, ends = at, stage
             arrival = times[self._comes]
             moment = min(arrival, end, limit)
             if moment == math.inf:
                 break
-            seconds[there] += moment - now
-            clock += (moment - now) * speed
-            now = moment
+            span = moment - now
+            self._seconds[self._there] = self._seconds.get(self._there, 0.0) + span
+            for stage in stages:
+                stage.clock += span * stage.speed
+            self.now = moment
             if moment == limit:
                 break
-            self.now, self._clock = now, clock
             if end <= arrival:
-                self._end()
+                self._end(ends)
             else:
                 self._arrive()
-        self.now, self._clock = now, clock
 
     def _arrive(self) -> None:
         one = self.work[self._comes]
-        (self._batch if one.batch else self._interactive).add(one.course, self._comes, one.again)
+        self._lines[one.batch][0].add(one.course, self._comes, one.again)
+        for stage in self._stages:
+            stage.there += 1
         self._comes += 1
-        if len(self._hands) < self._pace.graded_at_once:
-            self._begin()
+        self._look()
 
-    def _begin(self) -> None:
-        """Free slots take what is next."""
-        while len(self._hands) < self._pace.graded_at_once and self._pace.per_s[-1] > 0 and self._waiting:
-            number = self._next()
-            heapq.heappush(self._hands, (self._clock + self.work[number].size, number))
-            self._taken += 1
-
-    def _next(self) -> int:
-        if self._repeated:
-            return self._repeated.popleft()
-        if not self._batch.length:
-            return self._interactive.take()
-        turn = self._taken % BATCH_TURN == BATCH_TURN - 1 or not self._interactive.length
-        return (self._batch if turn else self._interactive).take()
-
-    def _end(self) -> None:
-        _, number = heapq.heappop(self._hands)
+    def _end(self, stage: _Stage) -> None:
+        _, number = heapq.heappop(stage.hands)
         if self.retried and self._rng.random() < self.retried:
             self._retries += 1
-            self._repeated.append(number)
+            self._again(stage, number)
         else:
-            self._graded[number] = self.now
-        self._begin()
+            stage.there -= 1
+            self._open[number] -= 1
+            if not self._open[number]:
+                self._graded[number] = self.now
+        self._look()
+
+    def _again(self, stage: _Stage, number: int) -> None:
+        """A run that is repeated is the next that is taken."""
+        stage.queues[self.work[number].batch].appendleft(number)
 
     def _change(self, change: Change) -> None:
         """A machine goes, and what it had in hand begins anew; or it is back."""
         _, kind, by = change
         if by < 0:
             self._lost[kind] += 1
-            slots = sum(n * one.peer.slots for n, one in zip(self.alive, self.cluster.kinds, strict=True))
-            share = self.cluster.kinds[kind].peer.slots / slots
-            gone = set(self._rng.sample(range(len(self._hands)), round(share * len(self._hands))))
-            self._repeated.extend(number for i, (_, number) in enumerate(self._hands) if i in gone)
-            self._hands = [one for i, one in enumerate(self._hands) if i not in gone]
-            heapq.heapify(self._hands)
+            share = self.cluster.kinds[kind].peer.slots / self._pace.slots
+            for stage in self._stages:
+                gone = set(self._rng.sample(range(len(stage.hands)), round(share * len(stage.hands))))
+                for i in sorted(gone, reverse=True):
+                    self._again(stage, stage.hands[i][1])
+                stage.hands = [one for i, one in enumerate(stage.hands) if i not in gone]
+                heapq.heapify(stage.hands)
         self._alive(tuple(n + by * (k == kind) for k, n in enumerate(self.alive)))
+
+
+def _exact(number: int) -> int:
+    """A number with its first binary digits only, so that few paces are asked for."""
+    more = number.bit_length() - EXACT_BITS
+    return number if more <= 0 else number >> more << more
