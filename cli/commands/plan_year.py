@@ -234,8 +234,8 @@ def _assumptions(assumed: Assumed) -> list[str]:
     take_part = _range([one.taking_part for one in courses])
     times = _figures([one.submissions for one in courses])
     found = [
-        f"{len(courses)} courses with {sum(one.students for one in courses):,} students; {take_part} of them "
-        f"take part in a deadline, and submit {times} times on average.",
+        f"Courses: {len(courses)}, with {sum(one.students for one in courses):,} students; {take_part} of "
+        f"them take part in a deadline, and submit {times} times on average.",
         f"{_range([one.rush.share(1.0) for one in courses])} of the submissions come in the last hour before "
         "their deadline.",
         f"A submission has a run of each stage: {', '.join(assumed.stages)}.",

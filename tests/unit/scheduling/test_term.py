@@ -206,7 +206,7 @@ def test_the_command_says_waits_energy_and_what_to_buy(tmp_path: Path) -> None:
     result = run(path, "--plot", str(plot))
     assert result.exit_code == 0, result.output
     for words in (
-        "2 courses with 40 students; 85 % of them take part in a deadline, and submit 1.5 times on",
+        "Courses: 2, with 40 students; 85 % of them take part in a deadline, and submit 1.5 times on",
         "28 % of the submissions come in the last hour before their deadline",
         "box every 100 h for 8 h",
         "programming 2",
