@@ -336,6 +336,11 @@ def _replication_troubles(store: Store) -> Iterator[Trouble]:
                 "replication slot."
             ),
         )
+    elif found.missing:
+        yield Trouble(
+            _("No replica of PostgreSQL is connected."),
+            _("Nothing takes over if the primary fails. Start the replica."),
+        )
     if late := [name for name, behind in found.lags.items() if behind > BEHIND_BYTES]:
         yield Trouble(
             _("A replica of PostgreSQL is behind: %(names)s.", names=", ".join(late)),

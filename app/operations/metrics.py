@@ -273,6 +273,8 @@ def replication_metrics(found: Replication) -> Iterator[Metric]:
     """Lag of replicas, slots that keep the log, the archive, and whether commits are blocked."""
     text = "Whether commits wait for a synchronous replica and none is connected (1) or not (0)."
     yield gauge("grader_commits_blocked", text, [((), found.blocked)])
+    text = "Replicas that the database's address names and that are not connected to the primary."
+    yield gauge("grader_replicas_missing", text, [((), found.missing)])
     lags = [((name,), behind) for name, behind in found.lags.items()]
     yield gauge(
         "grader_replica_lag_bytes", "Log that a replica has not replayed yet, in bytes.", lags, "replica"

@@ -66,6 +66,13 @@ class Replication:
     archives: bool
     failing: str
     """The piece of the log that could not be archived last, if none was archived since."""
+    expected: int = 0
+    """Replicas that the database's address names: all of its hosts but one."""
+
+    @property
+    def missing(self) -> int:
+        """Replicas that are expected and not connected."""
+        return max(0, self.expected - sum(one.state != "backup" for one in self.replicas))
 
     @property
     def blocked(self) -> bool:
@@ -100,7 +107,9 @@ def _load(store: Store) -> Replication:
         )
         archives, piece, failed = session.execute(_ARCHIVE).one()
         failing = str(piece) if archives and failed else ""
-        return Replication(replicas, slots, session.execute(_WAITS_FOR).scalar_one(), archives, failing)
+        waits_for = session.execute(_WAITS_FOR).scalar_one()
+        expected = len(hosts_of(parse_url(store.url))) - 1
+        return Replication(replicas, slots, waits_for, archives, failing, expected)
 
 
 def roles_of_hosts(address: str) -> dict[str, str]:

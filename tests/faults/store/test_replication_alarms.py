@@ -23,6 +23,7 @@ NOISE = "INSERT INTO noise SELECT md5(random()::text) FROM generate_series(1, 10
 """About 90 MB of log."""
 WELL = {
     "grader_commits_blocked": 0,
+    "grader_replicas_missing": 0,
     "grader_replication_slot_active": 1,
     "grader_archive_failing": 0,
 }
@@ -84,7 +85,7 @@ def test_a_replica_that_is_away_or_behind_and_an_archive_that_fails_are_told() -
         pair, primary = found.pair, found.pair.primary
         pair.synchronous()
         pair.replica.kill()
-        found.until(grader_commits_blocked=1, grader_replication_slot_active=0)
+        found.until(grader_commits_blocked=1, grader_replicas_missing=1, grader_replication_slot_active=0)
         assert found.codes() == {"replica_waited_for", "slot_keeps_log"}
         page = found.page()
         assert "Nothing can be stored: PostgreSQL waits for a synchronous replica" in page

@@ -127,6 +127,7 @@ def test_the_overview_says_what_is_wrong_with_replicas_and_archive(
 ) -> None:
     said: dict[str, Replication] = {
         "Nothing can be stored: PostgreSQL waits": Replication((), (), "db2", archives=False, failing=""),
+        "No replica of PostgreSQL is connected.": Replication((), (), "", False, "", expected=1),
         "is not connected: db2.": Replication((), (Slot("db2", False, 0, "lost"),), "", False, ""),
         "is behind: db2.": Replication((Replica("db2", "streaming", True, 10**8),), (), "db2", False, ""),
         "PostgreSQL cannot archive its log": Replication((), (), "", True, "0001"),
