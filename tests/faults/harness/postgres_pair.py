@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from cli.dev.embedded_redis import free_port
 from tests.support.services import find_postgres, unprivileged_user
@@ -27,6 +28,13 @@ PROMOTE = (
     "SELECT pg_promote()",
 )
 """As docs/how-to/administrators/postgresql.md says."""
+FOR_REWIND = (
+    "pg_ls_dir(text, boolean, boolean)",
+    "pg_stat_file(text, boolean)",
+    "pg_read_binary_file(text)",
+    "pg_read_binary_file(text, bigint, bigint, boolean)",
+)
+"""What pg_rewind calls on the new primary; the same page grants it."""
 SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "fsync": "off",  # a killed process loses nothing that the kernel has
@@ -89,7 +97,7 @@ class Node:
     @property
     def conninfo(self) -> str:
         """For replication, without a database."""
-        return f"host=127.0.0.1 port={self.port} user=grader password={self.password}"
+        return f"host=127.0.0.1 port={self.port} user=replicator password={self.password}"
 
     def follow(self, source: Node) -> None:
         """Be a replica of another from the next start on."""
@@ -156,7 +164,7 @@ class Node:
         with suppress(psycopg.errors.DuplicateObject):
             source.ask("SELECT pg_create_physical_replication_slot(%s)", self.name)
         # it recovers a killed server by itself first
-        self.run("pg_rewind", "-D", self.data, "--source-server", f"{source.conninfo} dbname=grader",
+        self.run("pg_rewind", "-D", self.data, "--source-server", f"{source.conninfo} dbname=postgres",
                  "--no-sync")  # fmt: skip
         self.follow(source)
 
@@ -297,13 +305,17 @@ def postgres_pair(settings: Mapping[str, str] | None = None) -> Iterator[Pair]:
 
 
 def create_database(node: Node) -> None:
-    """The empty database `grader`, as soon as the server answers."""
+    """The empty database `grader`, as soon as the server answers, and the user for replicas."""
     url = node.url.removesuffix("grader") + "postgres"
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("CREATE DATABASE grader")
+                role = sql.SQL("CREATE ROLE replicator LOGIN REPLICATION PASSWORD {}")
+                connection.execute(role.format(node.password))
+                for function in FOR_REWIND:
+                    connection.execute(f"GRANT EXECUTE ON FUNCTION {function} TO replicator".encode())
                 return
         except psycopg.OperationalError:
             assert time.monotonic() < end, node.log()[-3000:]

@@ -235,7 +235,18 @@ def _clock_is_off(school: School) -> Iterator[None]:
     school.stop("web-a")
     school.start("web-a", prefix=(*FAKETIME, "+1h"))
     assert "differs by 3600 s" in school.ready("web-a")["clock"]
+    # what a proxy sends there all the same is answered as usual
+    page = requests.get(f"http://{school.addresses['web-a']}/sign-in", timeout=30)
+    assert page.status_code == 200
     yield
+
+
+@contextmanager
+def _clock_is_off_and_the_host_is_stopped(school: School) -> Iterator[None]:
+    """As an operator does where the proxy has no health checks."""
+    with _clock_is_off(school):
+        school.stop("web-a")
+        yield
 
 
 FAULTS: dict[str, Fault] = {
@@ -245,12 +256,13 @@ FAULTS: dict[str, Fault] = {
     "proxy": _proxy_dies,
     "network": _network_is_cut,
     "clock": _clock_is_off,
+    "clock, nginx": _clock_is_off_and_the_host_is_stopped,
 }
 
 
 @pytest.mark.parametrize(
     ("fault", "school"),
-    [(fault, ("caddy", fault == "network")) for fault in FAULTS],
+    [(fault, ("nginx" if "nginx" in fault else "caddy", fault == "network")) for fault in FAULTS],
     ids=[*FAULTS],
     indirect=["school"],
 )
