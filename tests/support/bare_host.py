@@ -26,7 +26,7 @@ from tests.support.services import ServiceMissing
 
 SUBNET, OUT, NAMES = "10.0.0.", 2, 3
 """Addresses of the network, as in docs/; those of slirp4netns, which leads out and answers for names."""
-BOOT_S, COMMAND_S = 120.0, 900.0
+BOOT_S, COMMAND_S = 120.0, 2400.0
 PROGRAMS = (
     "systemd-nspawn",
     "debootstrap",
