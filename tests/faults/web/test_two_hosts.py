@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -87,8 +89,9 @@ class School:
     def stop(self, name: str) -> None:
         """As an update does: SIGTERM, and wait for the end."""
         process = self.made.parts.running.pop(name)
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
+        until(lambda: not self.ready(name), 60, "it has ended, also behind faketime")
 
     def go_on(self) -> None:
         """Wait until people did much more."""
