@@ -88,6 +88,7 @@ def test_nothing_is_privileged_and_parts_get_the_time_that_they_need_to_end(serv
         ("two", {"PG_VERSION": "16"}, "t", "docker-entrypoint.sh postgres"),  # promoted; one is its copy
         ("one", {"PG_VERSION": "16"}, "", "docker-entrypoint.sh postgres"),  # two is away
         ("one", {"PG_VERSION": "16"}, "f", ""),  # two was promoted meanwhile
+        ("one", {}, "f", "pg_basebackup docker-entrypoint.sh postgres"),  # and its data was removed
     ],
 )
 def test_postgresql_starts_as_what_it_is_and_never_beside_another_primary(
