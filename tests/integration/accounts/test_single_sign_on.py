@@ -9,8 +9,11 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -114,6 +117,36 @@ def test_nobody_unknown_gets_in_without_a_rule_that_fits(here: Campus) -> None:
     assert here.sign_in(here.browser(), "eve", "partner").status_code == 403
     assert here.reader(browser) is None
     assert here.rows() == before
+
+
+def test_first_sign_ins_at_the_same_moment_make_one_account(school_url: str) -> None:
+    """Of one person in several browsers, and of two people whose sign-in name or address is the same."""
+    with campus(school_url, sign_in_name_claim="student_id") as here:
+        shared = {**STUDENT, "email": "one@school.test"}
+        here.university.people |= {
+            "p": {**shared, "student_id": "one-name"}, "q": {**shared, "student_id": "one-name"},
+            "r": shared, "s": shared,
+        }  # fmt: skip
+        people = "ppqqrrss"
+        before, together = here.rows()[0], Barrier(len(people))
+
+        def wait(told: dict[str, Any]) -> dict[str, Any]:
+            together.wait(60)
+            return told
+
+        here.university.change_user_info = wait
+        browsers = [here.browser() for _ in people]
+        begun = [here.begin(browser) for browser in browsers]
+        told = [here.university.authorize(way, who) for way, who in zip(begun, people, strict=True)]
+        with ThreadPoolExecutor(len(people)) as pool:
+            answers = list(pool.map(here.bring, browsers, told))
+        got: dict[str, set[tuple[int, int | None]]] = {who: set() for who in people}
+        for who, browser, answer in zip(people, browsers, answers, strict=True):
+            got[who].add((answer.status_code, here.reader(browser)))
+        accounts = {user for found in got.values() for _, user in found} - {None}
+        assert sorted(status for found in got.values() for status, _ in found) == [303, 303, 303, 403], got
+        assert len(accounts) == 3, got
+        assert here.rows()[0] == before + 3
 
 
 # --- no account is reached -------------------------------------------------------------------------
