@@ -27,8 +27,10 @@ Page = str | tuple[str, int] | tuple[str, int, dict[str, str]]
 @pages.get("/<name>")
 def form(name: str) -> str:
     """Ask for a proof before a sign-in is linked."""
-    auth.actor()
-    return _link_page(find_known(name))
+    known, user_id = find_known(name), auth.actor().user_id
+    with services().store.read_autocommit() as store:
+        single_sign_on.require_linkable(store, user_id)
+    return _link_page(known)
 
 
 @pages.post("/<name>")

@@ -213,3 +213,27 @@ def test_an_answer_of_one_provider_is_worth_nothing_at_the_other(world: World) -
     assert state is not None
     answer = browser.get(re.sub(r"state=[^&]+", f"state={state[1]}", own))
     assert (answer.status_code, "invalid_grant" in answer.text) == (401, True)
+
+
+def test_the_provider_asks_again_before_a_sign_in_is_linked(world: World) -> None:
+    """By `max_age=0`, and says with `auth_time` that it did; without it, its session would do."""
+    browser = requests.Session()
+    world.sign_in(browser)
+    linking = f"{world.grader}/account/sign-ons/partner"
+    assert "First show that this is your account" in browser.get(linking).text
+    asked = browser.get(f"{world.grader}/sign-on/university?again=1&next=/account/sign-ons/partner")
+    assert 'name="login"' in asked.text, "though there is a session"
+    page = world.forms(browser, asked, "anna")
+    assert (page.url, "You have just signed in again" in page.text) == (linking, True)
+    token = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
+    assert token is not None
+    page = browser.post(linking, data={"csrf_token": token[1]})
+    way = re.search(r'href="(http://127\.0\.0\.2[^"]+)"', page.text)
+    assert way is not None
+    done = world.forms(browser, browser.get(unescape(way[1])), "anna-p")
+    assert "Linked: partner" in done.text
+    # who takes `max_age` and `prompt` out of the address is told by `auth_time`
+    begun = browser.get(f"{world.grader}/sign-on/university?again=1", allow_redirects=False)
+    bare = re.sub(r"&(prompt|max_age)=[^&]*", "", begun.headers["location"])
+    refused = browser.get(bare)
+    assert (refused.status_code, "does not say when you signed in" in refused.text) == (401, True)

@@ -218,8 +218,13 @@ def test_a_break_glass_account_has_no_sign_in_of_a_provider(here: Campus) -> Non
     with here.school.store.write() as session:
         user = session.get_one(tables.User, here.school.users["admin"])
         second_factor.set_break_glass(session, user, True, "cli")
-    said = linked(here, browser, "eve", old="correct horse", one_time_code=codes[1])
-    assert "No sign-in is linked with it" in said
+    page = "/account/sign-ons/university"
+    refused = (
+        browser.get(page, base_url=PUBLIC),
+        posted(browser, "/account", page, old="correct horse", one_time_code=codes[1]),
+    )
+    for answer in refused:
+        assert "No sign-in is linked with it" in text_of(answer.get_data(as_text=True))
     assert here.sign_in(here.browser(), "eve").status_code == 403
     here.sign_in(here.browser(), "a", "partner")  # linked before
     with here.school.store.read() as session:
@@ -339,7 +344,7 @@ def test_who_has_no_password_signs_in_again_to_link_or_unlink(here: Campus) -> N
         assert "First show that this is your account" in linked(here, browser, "anna-p", "partner")
 
     assert "First show that this is your account" in linked(here, browser, "anna-p", "partner")
-    refused(proved(here, browser, "eve"), "an account that does not belong to your account")
+    refused(proved(here, browser, "eve"), "does not open your account in Grader")
     here.university.signed_in_at = lambda: time.time() - 90
     refused(proved(here, browser, "anna"), "You did not sign in at the provider again")
     here.university.signed_in_at = lambda: None
@@ -387,6 +392,7 @@ def test_an_administrator_unlinks_a_sign_in_that_is_not_its_owners(here: Campus)
     assert posted(admin, page, way[1]).status_code == 303
     assert here.sign_in(here.browser(), "eve").status_code == 403
     page = f"/users/{here.reader(only)}"
+    assert "Sign-in through a provider" in text_of(admin.get(page, base_url=PUBLIC).text)
     way = re.search(r'action="(/users/\d+/sign-ons/\d+/unlink)"', admin.get(page, base_url=PUBLIC).text)
     assert way is not None
     posted(admin, page, way[1])
