@@ -27,7 +27,8 @@ Page = str | tuple[str, int] | tuple[str, int, dict[str, str]]
 @pages.get("/<name>")
 def form(name: str) -> str:
     """Ask for a proof before a sign-in is linked."""
-    known, user_id = find_known(name), auth.actor().user_id
+    user_id = auth.actor().user_id
+    known = find_known(name)
     with services().store.read_autocommit() as store:
         single_sign_on.require_linkable(store, user_id)
     return _link_page(known)
