@@ -6,6 +6,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from grading.execution.values import Code, CodeLanguage, Execution, Expression, 
 from workers.sandbox.backends import fork_servers
 from workers.sandbox.backends.base import SandboxSpec
 from workers.sandbox.backends.bubblewrap import Bubblewrap
+from workers.sandbox.backends.bwrap_process import Held
 from workers.sandbox.request_runner import Executor, Kind, packages, prepared
 from workers.sandbox.runtimes import find_runtime
 from workers.sandbox.runtimes.base import DRIVERS
@@ -139,6 +141,22 @@ def test_a_fork_cannot_leave_its_box_or_look_into_others(sandboxes: Sandboxes):
     seen = "" if os.geteuid() == 0 else "/proc/1/environ 8\n"
     started = Executor(Bubblewrap(), tools).run(request)
     assert printed(sandboxes.forked(request)) == printed(started) == f"[]\n{seen}"
+
+
+def test_a_fork_cannot_leave_before_its_box_is_made(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch):
+    """Nor look at the first process while that still has the rights with which it makes the box."""
+    places, rights = fork_servers._places, []
+
+    def watched(held: Held) -> list[int]:
+        found = places(held)
+        rights.extend(re.findall(r"CapPrm:\t(\w+)", Path(f"/proc/{held.root_pid}/status").read_text()))
+        return found
+
+    monkeypatch.setattr(fork_servers, "_places", watched)
+    for _ in range(12):
+        sandboxes.forked(asked(""))
+    assert len(rights) == 12
+    assert os.geteuid() == 0 or {*rights} == {"0" * 16}  # root's keeps them and cannot be looked at
 
 
 # --- new as a program that is started --------------------------------------------------------------------

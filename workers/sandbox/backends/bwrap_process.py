@@ -107,7 +107,8 @@ class Held:
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
             with suppress(OSError):
-                if not os.path.samefile(root, "/") and {"box", "tmp"} <= set(os.listdir(root)):
+                made = not os.path.samefile(root, "/") and {"box", "tmp"} <= set(os.listdir(root))
+                if made and _has_no_rights(self._first):
                     return True
             if poll.poll(_LOOK_MS):
                 return False
@@ -160,6 +161,11 @@ def _until_gone(handle: int, seconds: float) -> None:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.poll(seconds * 1000)
+
+
+def _has_no_rights(pid: int | None) -> bool:
+    """Whether bwrap gave up those with which it made the sandbox. Root's keeps them. Raises OSError."""
+    return os.geteuid() == 0 or f"\nCapPrm:\t{0:016x}\n" in Path(f"/proc/{pid}/status").read_text()
 
 
 def hold_to(pid: int, limits: Limits) -> None:
