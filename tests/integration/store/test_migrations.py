@@ -99,7 +99,7 @@ def test_a_database_of_another_version_is_refused_with_a_sentence(database_url: 
 
 
 def test_threads_may_upgrade_different_databases_at_once(fresh_database: Fresh) -> None:
-    urls = [fresh_database(None) for _ in range(4)]
+    urls = [fresh_database(None) for _ in range(2)]
     with ThreadPoolExecutor(len(urls)) as pool:
         list(pool.map(schema.upgrade, urls))
     for url in urls:

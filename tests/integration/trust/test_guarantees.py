@@ -78,6 +78,10 @@ def test_single_levels_prove_all_criteria_together(works: Class) -> None:
         for position, one in enumerate(mine, 1):  # of this criterion only those that were drawn
             here = grader.get(here).headers.get("Location", here)
             assert here.endswith(f"/review/sample/{name}/submissions/{one}")
+            if 3 < position < len(mine):  # each leads to the next
+                works.mark_level(one, name)
+                here = f"{at}/{name}/next"
+                continue
             assert f"Sample, {position} of {len(mine)}" in grader.get(here).get_data(as_text=True)
             here = post(grader, here, level="3").headers["Location"]
     assert here == works.path
