@@ -10,13 +10,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, null, or_, select, update
+from sqlalchemy import ColumnElement, Select, exists, func, null, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from grading.config.settings import Retention
 from grading.domain.round_states import RoundState
 from grading.domain.second_opinions import PRIORITY
-from grading.store.bulk import delete_rows
+from grading.store.bulk import chunks, delete_rows
 from grading.store.change_tracking import TRACKED_MANUALLY
 from grading.store.database import now
 from grading.store.experiments import examples
@@ -181,10 +181,12 @@ def _remove(session: Session, kind: str, query: Select[Any]) -> int:
 
 
 def _remove_rows(session: Session, table: type[Base], query: Select[Any]) -> int:
+    key = list(table.__table__.primary_key)
+    rows = [tuple(row) for row in session.execute(query.limit(MANY))]
     removed = 0
-    for row in session.execute(query.limit(MANY)).all():
-        keys = zip(table.__table__.primary_key, row, strict=True)
-        removed += delete_rows(session, table, *(column == value for column, value in keys)).total()
+    for some in chunks(rows):
+        these = key[0].in_([value for (value,) in some]) if len(key) == 1 else tuple_(*key).in_(some)
+        removed += delete_rows(session, table, these).total()
     return removed
 
 

@@ -142,3 +142,11 @@ def test_an_erasure_reads_the_submissions_of_one_student(years: Store) -> None:
         _, counts = erasure.count_student(session, "s0003")
     assert counts["submissions"] == counts["rounds"] == SUBMISSIONS / 50
     assert rows_read(years, asked) < SUBMISSIONS / 4
+
+
+def test_retention_deletes_many_rows_with_each_statement(years: Store) -> None:
+    years.clock_offset_s = timedelta(days=60).total_seconds()
+    with sent(years) as asked, years.write() as session:
+        done = retention.delete_chunk(session, Retention(audit_days=30))
+    assert done["audit"] == retention.MANY
+    assert sum("DELETE FROM audit" in one.statement for one in asked) <= retention.MANY / 50
