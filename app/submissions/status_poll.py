@@ -68,7 +68,9 @@ class Board:
         self._changed: dict[int, float] = {}
         """When users last changed something; until a look, what they ask for is read anew."""
         self._began = 0.0
-        self._looked_at = -LOOK_EVERY_S
+        self._looked_at = 0.0
+        self._changes, self._seen = 1, 0
+        """Of what concerns many: counted, and as many of them as were seen by the last look."""
         self._rest_s = LOOK_EVERY_S
         self._alike = (0, 0)
 
@@ -78,7 +80,8 @@ class Board:
 
     def forget(self) -> None:
         """Something that concerns many was changed here: the next one looks anew."""
-        self._looked_at = -LOOK_EVERY_S
+        with self._lock:
+            self._changes += 1
 
     def forget_user(self, user_id: int) -> None:
         """This user changed something of their own here: they see it at once, others with the next look."""
@@ -92,8 +95,6 @@ class Board:
     def reader(self, session_id: str, *, anew: bool) -> Reader:
         """Whose session this is. Raises NotSignedIn."""
         loaded = auth.session_of(session_id)
-        if not anew:
-            self._look()  # before the reader is believed: somebody may have signed out here
         found = self._readers.get(loaded.user_id)
         if anew or found is None or loaded.id not in found.sessions:
             began = time.monotonic()
@@ -108,8 +109,6 @@ class Board:
 
     def state(self, submission_id: str, *, anew: bool) -> PolledState:
         """Where a submission stands, as it was seen within about a second, or now. Raises NotFound."""
-        if not anew:
-            self._look()
         found = self._states.get(submission_id)
         if anew or found is None:
             began = time.monotonic()
@@ -122,42 +121,43 @@ class Board:
             self._requested[submission_id] = time.monotonic()
         return found
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """At all that pages wait for and at all who do, when it is time."""
-        if time.monotonic() - self._looked_at < self._rest_s or not self._looking.acquire(blocking=False):
+        rests = time.monotonic() - self._looked_at < self._rest_s
+        if (rests and self._seen == self._changes) or not self._looking.acquire(blocking=False):
             return
         try:
-            submissions, users = self._begin()
-            self._end(self._read(submissions), self._read_readers(users))
+            changes, submissions, users = self._begin()
+            self._end(changes, self._read(submissions), self._read_readers(users))
         finally:
             self._looking.release()
 
-    def _begin(self) -> tuple[list[str], list[int]]:
-        """What to look at."""
+    def _begin(self) -> tuple[int, list[str], list[int]]:
+        """How many changes it will see, and what to look at."""
         with self._lock:
             self._began = now = time.monotonic()
             self._taken = ({}, {})
             self._requested = {one: at for one, at in self._requested.items() if now - at < WATCHED_S}
             self._users = {one: at for one, at in self._users.items() if now - at < WATCHED_S}
-            return list(self._requested), list(self._users)
+            return self._changes, list(self._requested), list(self._users)
 
-    def _end(self, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
+    def _end(self, changes: int, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
         at_work = sum(one.at_work for one in states.values())
         with self._lock:
             self._states, self._readers = {**states, **self._taken[0]}, {**readers, **self._taken[1]}
             self._changed = {one: at for one, at in self._changed.items() if at >= self._began}
-            self._alike = (len(states) - at_work, at_work)
+            self._alike, self._seen = (len(states) - at_work, at_work), changes
             self._looked_at = time.monotonic()
             self._rest_s = max(LOOK_EVERY_S, REST * (self._looked_at - self._began))
 
     def _take(self, began: float, states: Mapping[str, PolledState], readers: Mapping[int, Reader]) -> None:
-        """Keep what a single request read, beginning then."""
+        """Keep what a single request read, beginning then, unless a look began later."""
         with self._lock:
-            self._states.update(states)
-            self._readers.update(readers)
-            if began >= self._began:
-                self._taken[0].update(states)
-                self._taken[1].update(readers)
+            if began < self._began:
+                return
+            for kept in ((self._states, self._readers), self._taken):
+                kept[0].update(states)
+                kept[1].update(readers)
 
     def _read_readers(self, users: Iterable[int]) -> dict[int, Reader]:
         with self._store.read_autocommit() as opened:
@@ -190,9 +190,10 @@ def _note_user() -> None:
 
 @pages.after_app_request
 def _changed(response: Response) -> Response:
-    """What staff change in this process is seen at once; what others change, by themselves.
+    """What staff change on pages of this process is seen at once; what others change, by themselves.
 
-    When thousands submit, each of them would have everything looked at anew for all who wait.
+    Everything else is seen with the next look, as what another process changed: when thousands submit, each
+    of them would have everything looked at anew for all who wait.
     """
     if request.method not in SAFE and not g.get("broken"):
         board = cast(Board, current_app.extensions["grader-waiting"])
@@ -207,7 +208,10 @@ def status(submission_id: str) -> Response:
     """What a waiting page asks for. Who names what they have (ETag) is told what was seen lately."""
     board = cast(Board, current_app.extensions["grader-waiting"])
     session_id = str(session.get("_user_id", ""))
-    anew = "If-None-Match" not in request.headers or board.changed(session_id)
+    knows = "If-None-Match" in request.headers
+    if knows:
+        board.look()  # before the reader is believed: somebody may have signed out here
+    anew = not knows or board.changed(session_id)
     reader = board.reader(session_id, anew=anew)
     speak(reader.language or session.get("language"))
     actor = auth.limited(reader.actor)

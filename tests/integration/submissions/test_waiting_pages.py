@@ -137,6 +137,22 @@ def test_what_students_change_does_not_look_for_all(school: School) -> None:
     assert ask(copy, own, tags[1]).status_code == 401
 
 
+def test_one_look_is_also_for_those_who_submitted(school: School) -> None:
+    """On the evening of a deadline everybody who waits has just changed something."""
+    names = ("anna", "ben")
+    submissions, clients = [school.submit(name) for name in names], [school.client(name) for name in names]
+    for client in clients:
+        client.post("/language", data={"csrf_token": form_token(client), "language": "en"})
+    tags = [ask(client, one).headers["ETag"] for client, one in zip(clients, submissions, strict=True)]
+    board(school)._rest_s = 0.0
+    ask(clients[0], submissions[0], tags[0])
+    board(school)._rest_s = school.app.extensions["grader-expecting"]._rest_s = 1e12
+    with counted(school.store) as said:
+        for client, one, tag in zip(clients, submissions, tags, strict=True):
+            assert ask(client, one, tag).status_code == 304
+    assert said == []
+
+
 def test_nobody_waits_while_another_request_looks(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read anew meanwhile is not lost when the look ends with what it saw before."""
     submission, other = school.submit("anna"), school.submit("ben")
@@ -158,13 +174,16 @@ def test_nobody_waits_while_another_request_looks(school: School, monkeypatch: p
     look = threading.Thread(target=ask, args=(anna, submission, tag))
     look.start()
     assert looks.wait(30)
+    bens = ask(ben, other).headers["ETag"]
     school.grade(submission, report(), released=True)
-    assert ask(ben, other).status_code == 200
     told = ask(anna, submission)
     assert told.get_json()["headline"] == "Graded"
+    school.grade(other, report(), released=True)
+    board(school).forget()  # what happens meanwhile is for the next look
     goes_on.set()
     look.join()
     assert ask(anna, submission, told.headers["ETag"]).status_code == 304
+    assert ask(ben, other, bens).get_json()["headline"] == "Graded"
 
 
 def test_an_ended_session_is_noticed(school: School) -> None:
