@@ -94,8 +94,8 @@ class SubmissionFilters(Value):
 
 
 LOOKED_AT = (1, 10, None)
-"""So many times as many submissions of courses as are asked for are chosen from (None: all of them), until
-enough of them match."""
+"""So many times as many submissions as are asked for are chosen from (None: all of them), until enough of
+them match."""
 
 
 def list_submissions(
@@ -104,15 +104,16 @@ def list_submissions(
     """Submissions in order of time; first their ids by indexes alone, then the columns of those few."""
     own = tables.Submission
     order = _order(own, oldest_first=wanted.oldest_first)
-    within, lateral = _within(wanted, after), newest_submissions.is_lateral(session)
+    lateral = newest_submissions.is_lateral(session)
     found: list[str] = []
     # of what few rounds are, their state's index finds all
     few_match = wanted.state not in (None, RoundState.GRADED)
     for times in (None,) if few_match or not lateral else LOOKED_AT:
         most = None if times is None else times * limit
-        some = _candidates(wanted, within, most, lateral=times is not None)
-        query = _ids(wanted, some, counted=most is not None).where(own.number > 0, *_which(wanted), *within)
-        query = query if some is not None else query.where(*_whose(wanted))
+        some = _candidates(wanted, after, most, lateral=times is not None)
+        query = _ids(wanted, some, counted=most is not None).where(own.number > 0, *_which(wanted))
+        if some is None:
+            query = query.where(*_whose(wanted), *_within(own, wanted, after))
         rows = session.execute(query.order_by(*order).limit(limit)).all()
         found = [row.id for row in rows]
         if some is None or most is None or len(rows) == limit or (rows and rows[0].chosen_from < most):
@@ -139,51 +140,53 @@ def _ids(wanted: SubmissionFilters, some: CTE | None, *, counted: bool) -> Selec
     return query.outerjoin(grade, grade.round_id == round_.id) if of_grade else query
 
 
-def _within(wanted: SubmissionFilters, after: tuple[datetime, str] | None) -> list[Any]:
+def _within(of: Any, wanted: SubmissionFilters, after: tuple[datetime, str] | None) -> list[Any]:
     """Conditions on the place in the order."""
-    own = tables.Submission
-    found = [] if wanted.since is None else [own.created_at >= wanted.since]
+    found = [] if wanted.since is None else [of.created_at >= wanted.since]
     if wanted.until is not None:
-        found.append(own.created_at < wanted.until)
+        found.append(of.created_at < wanted.until)
     if after is not None:
-        place = tuple_(own.created_at, own.id)
+        place = tuple_(of.created_at, of.id)
         found.append(place > after if wanted.oldest_first else place < after)
     return found
 
 
 def _candidates(
-    wanted: SubmissionFilters, within: Sequence[Any], most: int | None, *, lateral: bool
+    wanted: SubmissionFilters, after: tuple[datetime, str] | None, most: int | None, *, lateral: bool
 ) -> CTE | None:
     """What is chosen from, where that is neither all nor what the other filters find by themselves.
 
-    Of courses at most so many (None: all) in this order; and all that counts for the reader elsewhere.
+    The first so many (None: all) in this order of what the courses hold, samples too, and of what counts for
+    the reader elsewhere: were more of the one than of the other among them, a page would end beyond what it
+    left out.
     """
     if wanted.ids or wanted.student_id is not None or wanted.assignment_id is not None:
         return None
     staff, course = wanted.staff_of, wanted.course_id
     if staff is None and course is None:
         return None
-    courses, parts = staff, []
+    courses, parts, oldest_first = staff, [], wanted.oldest_first
     if course is not None:
         courses = frozenset({course} if staff is None or course in staff else ())
     if courses:
-        oldest_first = wanted.oldest_first
-        order = _order(tables.Submission, oldest_first=oldest_first)
+        own = tables.Submission
+        order = _order(own, oldest_first=oldest_first)
         here = newest_submissions.of_courses(
-            courses, order, most, *within, lateral=lateral, oldest_first=oldest_first
-        ).subquery()
-        of_all = select(here.c.id, here.c.created_at)
-        if most is not None:
-            of_all = of_all.order_by(*_order(here.c, oldest_first=oldest_first)).limit(most)
-        parts.append(of_all.subquery().select())
+            courses, order, most, *_within(own, wanted, after), lateral=lateral, oldest_first=oldest_first
+        )
+        parts.append(here.subquery().select())
     if staff is not None and course not in staff:
         theirs = submission_lists.counting_query(wanted.reader)
-        elsewhere = select(theirs.c.id, theirs.c.created_at)
+        elsewhere = select(theirs.c.id, theirs.c.created_at).where(*_within(theirs.c, wanted, after))
         elsewhere = elsewhere.where(theirs.c.assignment_id.not_in(_of_courses(staff)))
         if course is not None:
             elsewhere = elsewhere.where(theirs.c.assignment_id.in_(_of_courses({course})))
         parts.append(elsewhere)
-    return union_all(*parts).cte()
+    both = union_all(*parts).subquery()
+    chosen = select(both.c.id, both.c.created_at)
+    if most is not None:
+        chosen = chosen.order_by(*_order(both.c, oldest_first=oldest_first)).limit(most)
+    return chosen.cte()
 
 
 def _of_courses(ids: Collection[int]) -> Select[Any]:

@@ -69,7 +69,7 @@ OTHER = 2
 
 
 @pytest.mark.parametrize("lateral", [True, False])
-def test_lists_hold_what_their_reader_may_see_in_order(
+def test_pages_hold_what_their_reader_may_see_in_order(
     years: Store, assistant: int, lateral: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not lateral:
@@ -80,25 +80,13 @@ def test_lists_hold_what_their_reader_may_see_in_order(
             .join(Assignment)
             .order_by(Submission.created_at.desc(), Submission.id.desc())
         ).all()
-        for staff in (frozenset[int](), frozenset({1}), frozenset({1, OTHER}), None):
-            mine = [one for one in rows if staff is None or one[2] in staff or one[3] == assistant]
-            for course in (None, 1, OTHER):
-                expected = [one[0] for one in mine if course in (None, one[2])]
-                wanted = SubmissionFilters(staff_of=staff, reader=assistant, course_id=course)
-                first = api_lists.list_submissions(session, wanted, None, 30)
-                assert [one.id for one in first] == expected[:30]
-                behind = (first[-1].created_at, first[-1].id)
-                then = api_lists.list_submissions(session, wanted, behind, 30)
-                assert [one.id for one in then] == expected[30:60]
-                backwards = wanted.model_copy(update={"oldest_first": True, "released": True})
-                oldest = api_lists.list_submissions(session, backwards, None, 5)
-                assert [one.id for one in oldest] == expected[: -5 - 1 : -1]
-            if staff:
-                pages = [
-                    submission_lists.list_submissions(session, Filters(course_ids=staff, own=assistant), page)
-                    for page in (1, 2)
-                ]
-                assert [one.id for page in pages for one in page.items] == [one[0] for one in mine[:50]]
+        for staff in (frozenset({1}), frozenset({1, OTHER})):
+            mine = [one[0] for one in rows if one[2] in staff or one[3] == assistant]
+            pages = [
+                submission_lists.list_submissions(session, Filters(course_ids=staff, own=assistant), page)
+                for page in (1, 2)
+            ]
+            assert [one.id for page in pages for one in page.items] == mine[:50]
 
 
 def test_the_list_of_a_new_course_reads_none_of_other_courses(years: Store, assistant: int) -> None:
