@@ -14,7 +14,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError, NoResultFound
 from sqlalchemy.orm import Session
 
-from grading.domain.errors import FilesUnavailable
+from grading.domain.errors import FileDamaged, FilesUnavailable
 from grading.store.database import insert_into, now
 from grading.store.object_store import ObjectStore
 from grading.store.tables import (
@@ -64,15 +64,24 @@ def load_blobs(session: Session, names: Iterable[str]) -> dict[str, bytes]:
     Raises FilesUnavailable and FileDamaged.
     """
     rows = session.execute(select(*_COLUMNS).where(Blob.sha256.in_(list(names)))).all()
-    return {row.sha256: row.data if row.object_key is None else _fetch(session, row) for row in rows}
+    found = {row.sha256: row.data if row.object_key is None else _fetch(session, row) for row in rows}
+    return {name: content for name, content in found.items() if content is not None}
 
 
-def _fetch(session: Session, row: Any) -> bytes:
+def _fetch(session: Session, row: Any) -> bytes | None:
+    """The content of an object; none where its blob was deleted meanwhile."""
     if session.info.get("reads"):
         # the object store may take its time: on SQLite an open transaction keeps the log of all writes
         session.commit()
-    # an object stays when its blob moves back; only what is erased at this moment is missing
-    return objects_of(session).get(row.object_key, row.sha256, row.size)
+    objects = objects_of(session)
+    try:
+        return objects.get(row.object_key, row.sha256, row.size)
+    except FileDamaged:
+        # an object stays when its blob moves back, but not when it is deleted, and then stored again or not
+        key = select(Blob.object_key).where(Blob.sha256 == row.sha256, Blob.object_key == row.object_key)
+        if session.scalar(key) is not None:
+            raise
+        return load_blobs(session, [row.sha256]).get(row.sha256)
 
 
 def objects_of(session: Session) -> ObjectStore:

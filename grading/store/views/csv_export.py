@@ -14,7 +14,7 @@ from grading.scoring import changed
 from grading.scoring.plain_text_report import as_text
 from grading.store import Store
 from grading.store.assignments.versions import Criterion, criteria_of, newest_rubric
-from grading.store.blobs import load_blob
+from grading.store.blobs import load_blobs
 from grading.store.bulk import chunks
 from grading.store.courses import courses
 from grading.store.grades.final_score import list_changes
@@ -157,7 +157,10 @@ def _some(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
 
 
 def export_files(store: Store, assignment_id: int) -> Iterator[tuple[str, bytes]]:
-    """Path and content of each file but the table; no transaction is open while one is sent."""
+    """Path and content of each file but the table; no transaction is open while one is sent.
+
+    What is deleted meanwhile is left out. Raises FilesUnavailable and FileDamaged.
+    """
     yield "README.txt", README.encode()
     names = zip_names.Names()
     with store.read() as session:
@@ -201,7 +204,9 @@ def _of_submission(
         SubmissionFile.submission_id == submission_id
     )
     for path, sha256 in session.execute(files.order_by(SubmissionFile.path)).all():
-        yield names.unique(f"{folder}/{zip_names.path(path)}"), load_blob(session, sha256)
+        content = load_blobs(session, [sha256]).get(sha256)
+        if content is not None:  # else it was removed while the file before was sent
+            yield names.unique(f"{folder}/{zip_names.path(path)}"), content
     query = select(Grade).join(Round, Round.id == Grade.round_id)
     grade = session.scalar(query.where(Round.submission_id == submission_id, Round.current))
     if grade is not None:

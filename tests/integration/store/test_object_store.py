@@ -297,6 +297,40 @@ def test_no_transaction_is_open_while_an_object_or_a_recipient_is_waited_for(
     assert set(found) == {0}
 
 
+@pytest.mark.parametrize("at", ["after its first file", "while its first file is fetched"])
+def test_an_export_leaves_out_files_of_a_submission_that_is_deleted_meanwhile(
+    store: Store, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, assignment = objects_of(store), add_assignment(store)
+    texts = {"a.R": LARGE_TEXT, "b.R": "x <- 2"}
+    files = tuple(UploadedFile(path, content.encode()) for path, content in texts.items())
+    content = SubmittedFiles(files, tuple(document(one, path) for path, one in texts.items()), ())
+    incoming = IncomingSubmission(assignment, add_student(store), "form", content)
+    with store.write() as session:
+        submission = intake.accept_submission(session, incoming).submission_id
+    submit(store, assignment, "s2")
+    blob_moves.move_to_objects(store, objects)
+    get = objects.get
+
+    def erase() -> None:
+        with store.write() as session:
+            delete_submissions(session, [submission])
+        assert blob_moves.delete_objects(store, objects) == 1
+
+    def erased(key: str, sha256: str, size: int) -> bytes:
+        erase()
+        return get(key, sha256, size)
+
+    if at == "while its first file is fetched":
+        monkeypatch.setattr(objects, "get", erased)
+    found = []
+    for path, _ in csv_export.export_files(store, assignment):
+        found.append(path.rpartition("/")[2])
+        if path.endswith("a.R"):
+            erase()
+    assert found == ["README.txt", *(["a.R"] if at == "after its first file" else []), "work.R"]
+
+
 def test_an_upload_is_submitted_without_reading_its_files(store: Store) -> None:
     """Its bytes are in the object store already when another student submitted the same."""
     assignment_id = add_assignment(store)
