@@ -328,7 +328,17 @@ def _replication_troubles(store: Store) -> Iterator[Trouble]:
             ),
             grave=True,
         )
-    if away := [one.name for one in found.slots if one.idle]:
+    away = [one.name for one in found.slots if one.idle and not one.lost]
+    lost = [one.name for one in found.slots if one.idle and one.lost]
+    if lost:
+        yield Trouble(
+            _(
+                "A replica of PostgreSQL needs a part of the log that is removed: %(names)s.",
+                names=", ".join(lost),
+            ),
+            _("It cannot follow any more. Make the replica again, or drop its replication slot."),
+        )
+    if away:
         yield Trouble(
             _("A replica of PostgreSQL is not connected: %(names)s.", names=", ".join(away)),
             _(
@@ -336,7 +346,7 @@ def _replication_troubles(store: Store) -> Iterator[Trouble]:
                 "replication slot."
             ),
         )
-    elif found.missing:
+    elif found.missing and not lost:
         yield Trouble(
             _("No replica of PostgreSQL is connected."),
             _("Nothing takes over if the primary fails. Start the replica."),

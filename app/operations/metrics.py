@@ -279,8 +279,8 @@ def replication_metrics(found: Replication) -> Iterator[Metric]:
     yield gauge(
         "grader_replica_lag_bytes", "Log that a replica has not replayed yet, in bytes.", lags, "replica"
     )
-    active = [((one.name,), one.active) for one in found.slots]
-    text = "Whether the replica of a replication slot is connected (1) or not (0)."
+    active = [((one.name,), one.active) for one in found.slots if one.active or one.idle]
+    text = "Whether the replica of a replication slot that was used is connected (1) or not (0)."
     yield gauge("grader_replication_slot_active", text, active, "slot")
     kept = [((one.name,), one.kept_bytes) for one in found.slots]
     text = "Log that the primary keeps for a replication slot, in bytes."

@@ -9,7 +9,6 @@ from grading.store import Store
 from grading.store.reporting.replication import Replica, Replication, Slot, load_replication, roles_of_hosts
 
 HOW_TO = "docs/how-to/administrators/postgresql.md"
-LOST = ("unreserved", "lost")
 
 
 def diagnose_replication(installation: Installation, store: Store) -> Iterator[Finding]:
@@ -70,7 +69,7 @@ def _replica(bounds: Bounds, one: Replica) -> Finding:
 
 def _slot(bounds: Bounds, one: Slot) -> Finding:
     name, message = f"replication slot {one.name}", f"keeps {size(one.kept_bytes)} of the log"
-    if one.status in LOST:
+    if one.lost:
         message = "its replica needs a part of the log that is removed"
         return failure("slot_lost", name, message, f"make the replica again ({HOW_TO})")
     if one.idle or one.kept_bytes > bounds.slot_bytes:

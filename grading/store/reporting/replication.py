@@ -26,7 +26,10 @@ _ARCHIVE = text(
     "select current_setting('archive_mode') <> 'off', last_failed_wal, "
     "last_failed_time > coalesce(last_archived_time, '-infinity') from pg_stat_archiver"
 )
-_WAITS_FOR = text("select current_setting('synchronous_standby_names')")
+_WAITS_FOR = text(
+    "select case when current_setting('synchronous_commit') in ('off', 'local') then '' "
+    "else current_setting('synchronous_standby_names') end"
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Slot:
         """Whether log is kept, or was, for a replica that is not connected."""
         return not self.active and self.status != ""
 
+    @property
+    def lost(self) -> bool:
+        """Whether its replica needs a part of the log that is removed, or is next."""
+        return self.status in ("unreserved", "lost")
+
 
 @dataclass(frozen=True)
 class Replication:
@@ -62,7 +70,7 @@ class Replication:
     replicas: tuple[Replica, ...]
     slots: tuple[Slot, ...]
     waits_for: str
-    """The setting `synchronous_standby_names`; empty: a commit waits for no replica."""
+    """The setting `synchronous_standby_names`; empty where a commit waits for no replica."""
     archives: bool
     failing: str
     """The piece of the log that could not be archived last, if none was archived since."""
@@ -81,8 +89,9 @@ class Replication:
 
     @property
     def lags(self) -> dict[str, int]:
-        """Bytes of log that a replica has not replayed, by its name."""
-        return {one.name: one.behind_bytes for one in self.replicas if one.behind_bytes is not None}
+        """Bytes of log that a replica has not replayed, by its name; the most of those of one name."""
+        known = [(one.behind_bytes, one.name) for one in self.replicas if one.behind_bytes is not None]
+        return {name: behind for behind, name in sorted(known)}
 
 
 def load_replication(store: Store) -> Replication | None:

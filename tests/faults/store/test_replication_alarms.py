@@ -90,6 +90,14 @@ def test_a_replica_that_is_away_or_behind_and_an_archive_that_fails_are_told() -
         page = found.page()
         assert "Nothing can be stored: PostgreSQL waits for a synchronous replica" in page
         assert "A replica of PostgreSQL is not connected: db2." in page
+        for setting in ("off", "local"):  # then no commit waits
+            primary.ask(f"ALTER SYSTEM SET synchronous_commit = {setting}")
+            primary.ask("SELECT pg_reload_conf()")
+            found.until(grader_commits_blocked=0)
+            assert found.codes() == {"slot_keeps_log"}
+            primary.ask("ALTER SYSTEM RESET synchronous_commit")
+            primary.ask("SELECT pg_reload_conf()")
+            found.until(grader_commits_blocked=1)
         primary.ask("ALTER SYSTEM RESET synchronous_standby_names")
         primary.ask("SELECT pg_reload_conf()")
         found.until(grader_commits_blocked=0)

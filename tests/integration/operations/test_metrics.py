@@ -22,6 +22,7 @@ from grading.store.audit import write_audit
 from grading.store.database import now
 from grading.store.learning_platforms import all_tables
 from grading.store.reporting.operations import usual_prompts
+from grading.store.reporting.replication import Replica, Replication, Slot
 from grading.store.rounds import lifecycle
 from tests.integration.webapp import School, configuration, make_app
 from tests.support.factories import begin_round, result
@@ -240,6 +241,19 @@ def test_backups_sizes_and_disks(school: School) -> None:
         session.flush()
         session.query(tables.Audit).update({"at": now(session) - timedelta(hours=40)})
     assert 144_000 <= value(read(school), "grader_backup_age_seconds") < 144_100
+
+
+def test_replicas_of_one_name_and_slots_that_nothing_uses_yet(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = tuple(Replica("walreceiver", "streaming", False, behind) for behind in (10**9, 0))
+    slots = (Slot("db2", False, 9, "extended"), Slot("db3", True, 9, "reserved"), Slot("new", False, 0, ""))
+    found = Replication(replicas, slots, "", archives=False, failing="")
+    monkeypatch.setattr(metrics, "load_replication", lambda _: found)
+    values = read(school)
+    assert value(values, "grader_replica_lag_bytes", replica="walreceiver") == 10**9
+    used = {labels: one for (name, labels), one in values.items() if name == "grader_replication_slot_active"}
+    assert used == {frozenset({("slot", "db2")}): 0, frozenset({("slot", "db3")}): 1}
 
 
 def test_ends_of_certificates(tmp_path: Path) -> None:

@@ -128,8 +128,18 @@ def test_the_overview_says_what_is_wrong_with_replicas_and_archive(
     said: dict[str, Replication] = {
         "Nothing can be stored: PostgreSQL waits": Replication((), (), "db2", archives=False, failing=""),
         "No replica of PostgreSQL is connected.": Replication((), (), "", False, "", expected=1),
-        "is not connected: db2.": Replication((), (Slot("db2", False, 0, "lost"),), "", False, ""),
+        "is not connected: db2.": Replication((), (Slot("db2", False, 9, "extended"),), "", False, ""),
+        "needs a part of the log that is removed: db2.": Replication(
+            (), (Slot("db2", False, 0, "lost"),), "", False, "", expected=1
+        ),
         "is behind: db2.": Replication((Replica("db2", "streaming", True, 10**8),), (), "db2", False, ""),
+        "is behind: walreceiver.": Replication(
+            tuple(Replica("walreceiver", "streaming", False, behind) for behind in (10**8, 0)),
+            (),
+            "",
+            False,
+            "",
+        ),
         "PostgreSQL cannot archive its log": Replication((), (), "", True, "0001"),
         "All systems operational": Replication((), (Slot("new", False, 0, ""),), "", True, ""),
     }
