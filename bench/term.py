@@ -78,7 +78,7 @@ def _kind(card: str, slots: int, outputs: dict[str, int]) -> Machine:
     for stage, output in outputs.items():
         model, size = cost_model.MODELS[MODELS[stage]], Size(5000, 4000, output)
         alone_s, full_s = (n / cost_model.rate(cost_model.CARDS[card], model, size, n) for n in (1, slots))
-        profiles[stage] = SpeedProfile(alone_s, full_s, slots)
+        profiles[stage] = SpeedProfile(alone_s, full_s, slots, tokens=output)
     return Machine(Peer(card, slots, tuple(outputs), speed_profiles=profiles), kind=card)
 
 

@@ -155,10 +155,26 @@ class PlanFile(Value):
         return self
 
 
+def _truth_value(values: object) -> str:
+    """The key of the first true or false, which pydantic would read as a number; else empty."""
+    named = (
+        values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    )
+    for key, value in named:
+        if isinstance(value, bool):
+            return str(key)
+        if below := _truth_value(value):
+            return f"{key}.{below}"
+    return ""
+
+
 def parse(text: str, where: str) -> PlanFile:
     """A file's text. Raises ConfigError with the key."""
     try:
-        return PlanFile.model_validate(tomllib.loads(text))
+        values = tomllib.loads(text)
+        if key := _truth_value(values):
+            raise ConfigError(f"{where}: {key}: write a number or a text, not true or false.")
+        return PlanFile.model_validate(values)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where}: {error}.") from None
     except ValidationError as error:
@@ -228,7 +244,7 @@ def _speed_profile(
         )
     card, model, size = _card(machine), models[place.model], sizes.get(stage, Size())
     alone_s, full_s = (n / cost_model.rate(card, model, size, n) for n in (1, machine.slots))
-    return SpeedProfile(alone_s, full_s, machine.slots)
+    return SpeedProfile(alone_s, full_s, machine.slots, tokens=size.output)
 
 
 def _card(machine: PlannedMachine) -> Card:

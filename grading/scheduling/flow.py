@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from grading.scheduling.capacity_plan import Machine
-from grading.scheduling.forecast import Flow, throughput
+from grading.scheduling.forecast import Flow, no_flow, throughput
 
 MOST_PLAYED = 8
 """Machines that are played; larger clusters are scaled from so many."""
@@ -38,6 +38,8 @@ class Point:
     """Runs of each stage in machines' hands at most; the others wait."""
     busy: tuple[float, ...]
     """The share of each kind's machines that work."""
+    spread: tuple[tuple[float, ...], ...]
+    """Of each stage, equally frequent times of a run over their mean."""
 
 
 class Pace:
@@ -60,7 +62,8 @@ class Pace:
     def _between(self, there: There) -> Point:
         stages, kinds = range(len(there)), range(len(self._played))
         if not self._factor or not any(there):
-            return Point((0.0,) * len(stages), (0,) * len(stages), (0.0,) * len(kinds))
+            still = no_flow(len(stages), len(kinds))
+            return Point(still.per_s, (0,) * len(stages), still.busy, still.spread)
         scaled = [n / self._factor for n in there]
         deep = max(1.0, max(scaled) / self._top)
         flows = [
@@ -73,6 +76,8 @@ class Pace:
             # a run that is alone is in hand, however seldom that was so in the play
             tuple(min(n, max(1, math.ceil(hand - 1e-9))) for n, hand in zip(there, hands, strict=True)),
             tuple(sum(weight * flow.busy[k] for weight, flow in flows) for k in kinds),
+            # not their means, which would be narrower than each
+            max(flows, key=lambda corner: corner[0])[1].spread,
         )
 
     def _flow(self, there: There) -> Flow:
@@ -123,13 +128,30 @@ class Cluster:
 
     def _measured(self, counts: Counts, there: There) -> Flow:
         if not any(there):
-            return Flow((0.0,) * len(there), (0.0,) * len(there), (0.0,) * len(counts))
+            return no_flow(len(there), len(counts))
         of_kind = [
             [replace(kind.peer, name=f"{k} {i}") for i in range(n)]
             for k, (n, kind) in enumerate(zip(counts, self.kinds, strict=True))
         ]
         ended = max(LEAST_ENDED, 2 * min(sum(there), self.slots(counts)))
-        return throughput(of_kind, dict(zip(self.stages, there, strict=True)), ended)
+        named = dict(zip(self.stages, there, strict=True))
+        if sum(map(bool, there)) == 1:
+            return throughput(of_kind, named, ended)
+        return _slower(throughput(of_kind, named, ended), throughput(of_kind, named, ended, apt=True))
+
+
+def _slower(one: Flow, other: Flow) -> Flow:
+    """Each stage as it goes on after the beginning that is worse for it.
+
+    Machines change their stage only for a clear gain, so who does what depends on what was before, for hours.
+    """
+    worse = [min((one, other), key=lambda flow: flow.per_s[s]) for s in range(len(one.per_s))]
+    return Flow(
+        tuple(flow.per_s[s] for s, flow in enumerate(worse)),
+        tuple(flow.in_hand[s] for s, flow in enumerate(worse)),
+        tuple(map(max, one.busy, other.busy)),
+        tuple(flow.spread[s] for s, flow in enumerate(worse)),
+    )
 
 
 def _above(number: int) -> int:

@@ -86,10 +86,12 @@ SPREAD = 0.4
 """Jobs differ in size by so much up and down: else all that begin together would end together."""
 GOLDEN = 0.618034
 Seconds = Mapping[str, float]
-"""stage or machine -> seconds."""
+"""stage or machine -> seconds, or what was done in them."""
 PATIENT = 4
 """A pace is measured over at most so many times the runs that are asked for."""
 NEIGHBOURS = 4
+SPREADS = 20
+"""Numbers that stand for the distribution of a stage's times."""
 
 
 @dataclass(frozen=True)
@@ -171,23 +173,45 @@ class Flow:
     """Runs of each stage in machines' hands, on average."""
     busy: tuple[float, ...]
     """Of each kind of machines, the share of the time in which one has a run in hand."""
+    spread: tuple[tuple[float, ...], ...]
+    """Of each stage, `SPREADS` equally frequent times of a run, over their mean: machines differ."""
 
 
-def throughput(kinds: Sequence[Sequence[Peer]], there: Mapping[str, int], ended: int) -> Flow:
+def throughput(
+    kinds: Sequence[Sequence[Peer]], there: Mapping[str, int], ended: int, *, apt: bool = False
+) -> Flow:
     """The pace of machines with always so many runs of each stage `there`, measured over `ended` of them.
 
-    A stage that no machine has stands still.
+    With `apt`, each machine begins with the stage at which it is best beside the others, else with what the
+    rule gives to empty machines. A stage that no machine has stands still.
     """
     peers = {peer.name: peer for kind in kinds for peer in kind}
     play = _Play(Scene(peers, (), {(stage, INTERACTIVE): n for stage, n in there.items()}), comes=False)
-    seconds, hands, busy = play.flow(list(there), ended)
+    if apt:
+        play.begin_apt()
+    seconds, hands, busy, did = play.flow(list(there), ended)
     if not seconds:
-        return Flow((0.0,) * len(there), (0.0,) * len(there), (0.0,) * len(kinds))
+        return no_flow(len(there), len(kinds))
     return Flow(
-        tuple(play.done[stage] / seconds for stage in there),
+        tuple(did[stage] / seconds for stage in there),
         tuple(hands[stage] / seconds for stage in there),
         tuple(sum(busy[one.name] for one in kind) / seconds / len(kind) if kind else 0.0 for kind in kinds),
+        tuple(_spread(play.took[stage]) for stage in there),
     )
+
+
+def no_flow(stages: int, kinds: int) -> Flow:
+    """Nothing goes on."""
+    return Flow((0.0,) * stages, (0.0,) * stages, (0.0,) * kinds, ((1.0,) * SPREADS,) * stages)
+
+
+def _spread(took: Sequence[float]) -> tuple[float, ...]:
+    """Means of equally large parts of the ordered times, over the mean of all."""
+    if not took:
+        return (1.0,) * SPREADS
+    often = [seconds for seconds in sorted(took) for _ in range(SPREADS)]
+    parts = [often[i * len(took) : (i + 1) * len(took)] for i in range(SPREADS)]
+    return tuple(sum(part) * SPREADS / sum(often) for part in parts)
 
 
 def remaining_of(tokens: int, profile: SpeedProfile | None, since_s: float, at_once: int) -> float:
@@ -239,6 +263,8 @@ class _Play:
         """(machine, stage) -> runs that have begun"""
         self.done: Counter[str] = Counter()
         """stage -> runs that have ended"""
+        self.took = defaultdict[str, list[float]](list)
+        """stage -> seconds of each run that has ended, over its size"""
         self.arrives = {
             line: 1.0 / rate for line, rate in scene.arriving.items() if rate > 0 and line in self.lines
         }
@@ -270,30 +296,43 @@ class _Play:
             self._step()
         return Worked(self.now, self.jobs)
 
-    def flow(self, stages: Sequence[str], ended: int) -> tuple[float, Seconds, Seconds]:
+    def begin_apt(self) -> None:
+        """Fill each machine with runs of the stage at which it is best beside the others."""
+        peers = [one.peer for one in self.machines.values()]
+        together = {stage: sum(rate(one, stage) for one in peers) for stage, _ in self.lines}
+        for machine in self.machines.values():
+            parts = {s: rate(machine.peer, s) / together[s] for s in machine.peer.speed_profiles}
+            best = max(parts, key=lambda stage: parts[stage])
+            while machine.free and self.lines[best, INTERACTIVE]:
+                self._begin(machine, (best, INTERACTIVE))
+
+    def flow(self, stages: Sequence[str], ended: int) -> tuple[float, Seconds, Seconds, Seconds]:
         """A closed system: a run that ends is followed by another one of its stage.
 
-        Seconds, those that runs of each stage were in hand, and those in which each machine had one; `done`
-        has what ended. Counted is from when the first ones in hand, which began together, have ended.
+        Seconds, those that runs of each stage were in hand, those in which each machine had one, and usual
+        runs' worth of each stage that was done, as few runs do not end evenly. Counted is from when the first
+        ones in hand, which began together, have ended; `done` has what ended.
         """
         self._take(self.machines)
         first, counts, since = self._hands(), False, 0.0
-        hands, busy = defaultdict[str, float](float), defaultdict[str, float](float)
+        hands, busy, did = (defaultdict[str, float](float) for _ in range(3))
         followed = Counter[str]()
         while self.idle <= MOST_IDLE and not (counts and self._enough(first, ended)):
             before, had = self.now, self._hands()
             at_it = [name for name, one in self.machines.items() if any(one.runs.values())]
+            pace = self._pace()
             self._step()
             for stage, count in had.items():
                 hands[stage] += count * (self.now - before)
+                did[stage] += pace[stage] * (self.now - before)
             for name in at_it:
                 busy[name] += self.now - before
             self._follow(stages, followed)
             if not counts and self._enough(first, first.total()):
                 counts, since = True, self.now
-                for measured in (hands, busy, followed, self.done):
+                for measured in (hands, busy, did, followed, self.done, self.took):
                     measured.clear()
-        return (self.now - since if counts else 0.0), hands, busy
+        return (self.now - since if counts else 0.0), hands, busy, did
 
     def _enough(self, each: Mapping[str, int], together: int) -> bool:
         """Whether so many runs have ended, and of each stage so many unless it stands nearly still."""
@@ -305,6 +344,14 @@ class _Play:
         found = Counter[str]()
         for machine in self.machines.values():
             found.update({stage: len(of) for stage, of in machine.runs.items()})
+        return found
+
+    def _pace(self) -> Seconds:
+        """Of each stage, usual runs a second that all machines do."""
+        found = defaultdict[str, float](float)
+        for machine in self.machines.values():
+            for stage, speed in machine.speeds().items():
+                found[stage] += speed * len(machine.runs[stage])
         return found
 
     def _follow(self, stages: Sequence[str], followed: Counter[str]) -> None:
@@ -356,6 +403,7 @@ class _Play:
                 self.ended[what] = self.now
             else:  # of a job of usual size, whatever this one's was
                 self.done[what[0]] += 1
+                self.took[what[0]].append((self.now - begun) / size)
                 spans = self.spans[what]
                 spans[number] = Span(begun, begun + (self.now - begun) / size)
                 while self.known[what] < len(spans) and spans[self.known[what]].ends_s < math.inf:

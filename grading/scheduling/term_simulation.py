@@ -20,6 +20,8 @@ BATCH_TURN = 8
 """One of so many runs that begin is batch work even while others wait (`routing`)."""
 FILLED, DEEPEST = 2, 8
 """Runs for each slot up to which queues are filled, and that no queue exceeds (`grading.broker.dispatch`)."""
+GOLDEN, PLASTIC = 0.618034, 0.754878
+"""Irrational numbers: their multiples are even over 0 to 1, so all machines have their part of the runs."""
 EXACT_BITS = 7
 """Numbers of runs are looked up with so many binary digits: from 128 on to within 1 %."""
 
@@ -187,8 +189,13 @@ class Term:
         for which, stage in enumerate(self._stages):
             hands, most = stage.hands, point.in_hand[which]
             while len(hands) < most and (number := stage.next()) is not None:
-                sizes = self.work[number].sizes
-                heapq.heappush(hands, (stage.clock + (sizes[which] if sizes else 1.0), number))
+                heapq.heappush(hands, (stage.clock + self._length(number, which), number))
+
+    def _length(self, number: int, which: int) -> float:
+        """Of a run, as a factor of a usual one's: by its work, and by how fast its machine is."""
+        sizes, spread = self.work[number].sizes, self._point.spread[which]
+        by_machine = spread[int((number * GOLDEN + which * PLASTIC) % 1.0 * len(spread))]
+        return (sizes[which] if sizes else 1.0) * by_machine
 
     def _leave(self, line: FairLine, queues: Sequence[deque[int]]) -> None:
         """Submissions leave their line while any stage's queue has room, and none is too long."""

@@ -14,12 +14,14 @@ from click.testing import CliRunner, Result
 
 from cli.commands.plan import plan as command
 from cli.commands.plan_year import EXAMPLE
-from cli.plan_inputs import courses_of, parse
+from cli.plan_inputs import courses_of, machines_of, parse
 from cli.settings import Settings
 from grading.domain.errors import ConfigError
 from grading.scheduling.capacity_plan import Machine, NobodyDoes, speed_profile_of
 from grading.scheduling.cluster_view import Peer
+from grading.scheduling.cost_model import Size
 from grading.scheduling.flow import Cluster, Counts, Pace, Point, There
+from grading.scheduling.forecast import throughput
 from grading.scheduling.term import Course, Rush, Work, arrivals
 from grading.scheduling.term_plan import Assumed, Kind, plan_term, waits
 from grading.scheduling.term_simulation import Failures, FairLine, Term, losses
@@ -64,7 +66,7 @@ class Servings(Pace):
     def at(self, there: There) -> Point:
         """Each run has a server of its own, as far as there are enough."""
         found = min(there[0], self.slots // 4)
-        return Point((float(found),), (found,), (1.0,))
+        return Point((float(found),), (found,), (1.0,), ((1.0,),))
 
 
 SERVERS = Servers([machine(analysis=3600)], ["analysis"])
@@ -236,6 +238,8 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     [
         ('"Fri 18:00"', '"Friday"', "courses.0.deadlines.0"),
         ("students = 20", "students = 0", "courses.0.students"),
+        ("weeks = 2", "weeks = true", "weeks: write a number or a text, not true or false"),
+        ("students = 20", "students = true", "courses.0.students: write a number"),
         ("watts_idle = 10\n", "", "write both watts_idle and watts_busy"),
         ("weeks = 2", "weeks = 2\nweek = 3", "week: Extra inputs"),
         ('"Fri 18:00"', '"Fri 25:00"', "write a weekday and a time, such as 'Fri 18:00'"),
@@ -271,6 +275,25 @@ def test_a_submission_is_graded_when_its_last_stage_ends() -> None:
     played = Term(work, Cluster(kinds, ["analysis", "feedback"]), (1, 1)).play()
     alone = Term(work, Cluster(kinds[1:], ["feedback"]), (1,)).play()
     assert played.graded_s == pytest.approx(alone.graded_s, rel=0.15)
+
+
+def test_runs_differ_by_machine_and_each_stage_goes_on_as_after_the_worse_beginning() -> None:
+    kinds = [machine("fast", analysis=1440, feedback=300), machine("slow", analysis=360, feedback=200)]
+    peers, there = [[kind.peer] for kind in kinds], {"analysis": 12, "feedback": 12}
+    both = [throughput(peers, there, 40, apt=apt) for apt in (False, True)]
+    assert Cluster(kinds, list(there)).flow((1, 1), (12, 12)).per_s == tuple(
+        map(min, *(one.per_s for one in both))
+    )
+    times = throughput(peers, {"analysis": 60}, 40).spread[0]
+    assert sum(times) / len(times) == pytest.approx(1.0)
+    assert times[-1] > 2 * times[0]
+
+
+def test_computed_speeds_know_how_long_answers_are() -> None:
+    """Beside the other stage an analysis has more steps than a feedback, each as long."""
+    sizes = {"analysis": Size(output=1200), "feedback": Size(output=800)}
+    profiles = machines_of(parse(EXAMPLE, "the example"), sizes)[0].peer.speed_profiles
+    assert {stage: one.tokens for stage, one in profiles.items()} == {"analysis": 1200, "feedback": 800}
 
 
 def test_other_machines_are_tried_in_the_worst_weeks_and_those_beside_them() -> None:
