@@ -42,6 +42,12 @@ TO_REVIEW: Mapping[str, Any] = {
 }
 
 
+NOT_RELEASED: Mapping[str, Any] = {
+    "sqlite_where": text("released_at is null"),
+    "postgresql_where": text("released_at is null"),
+}
+
+
 FLAG_TEXT = 4000
 """Characters of the flags' messages that lists search."""
 
@@ -238,5 +244,8 @@ class Grade(Base):
     """Coded messages of the report's flags, for lists that read no reports."""
     criterion_points: Mapped[dict[str, Any]] = mapped_column(default=_criterion_points)
     """Criterion -> points with people's changes; null where it could not be judged."""
-    # what waits for a person, whatever has ever been graded
-    __table_args__ = (Index("grades_to_review", "round_id", "held", **TO_REVIEW),)
+    # what waits for a person or for its release, whatever has ever been graded
+    __table_args__ = (
+        Index("grades_to_review", "round_id", "held", **TO_REVIEW),
+        Index("grades_not_released", "submission_id", **NOT_RELEASED),
+    )

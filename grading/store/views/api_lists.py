@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CTE, Select, and_, func, or_, select, tuple_, union_all
+from sqlalchemy import CTE, CompoundSelect, Select, and_, func, or_, select, tuple_, union_all
 from sqlalchemy.orm import Session, joinedload
 
 from grading.domain.base_value import Value
-from grading.domain.round_states import RoundState
+from grading.domain.round_states import IN_PROGRESS, RoundState
 from grading.store import tables
 from grading.store.courses import roster
 from grading.store.courses.courses import CourseEntry, load_course
@@ -108,15 +108,18 @@ def list_submissions(
     found: list[str] = []
     # of what few rounds are, their state's index finds all
     few_match = wanted.state not in (None, RoundState.GRADED)
-    for times in (None,) if few_match or not lateral else LOOKED_AT:
+    looks = (None,) if few_match or not lateral else LOOKED_AT
+    for times in looks:
         most = None if times is None else times * limit
         some = _candidates(wanted, after, most, lateral=times is not None)
         query = _ids(wanted, some, counted=most is not None).where(own.number > 0, *_which(wanted))
         if some is None:
             query = query.where(*_whose(wanted), *_within(own, wanted, after))
+        if most is None and looks is LOOKED_AT and wanted.released is False:
+            query = query.where(own.id.in_(_not_released()))
         rows = session.execute(query.order_by(*order).limit(limit)).all()
         found = [row.id for row in rows]
-        if some is None or most is None or len(rows) == limit or (rows and rows[0].chosen_from < most):
+        if most is None or some is None or len(rows) == limit or (rows and rows[0].chosen_from < most):
             break
     return submission_lists.load_lines(session, found)
 
@@ -162,14 +165,15 @@ def _candidates(
     """
     if wanted.ids or wanted.student_id is not None or wanted.assignment_id is not None:
         return None
-    staff, course = wanted.staff_of, wanted.course_id
+    own, staff, course = tables.Submission, wanted.staff_of, wanted.course_id
+    courses, parts, oldest_first = staff, list[Any](), wanted.oldest_first
     if staff is None and course is None:
-        return None
-    courses, parts, oldest_first = staff, [], wanted.oldest_first
+        if most is None:
+            return None
+        parts.append(select(own.id, own.created_at).where(*_within(own, wanted, after)))
     if course is not None:
         courses = frozenset({course} if staff is None or course in staff else ())
     if courses:
-        own = tables.Submission
         order = _order(own, oldest_first=oldest_first)
         here = newest_submissions.of_courses(
             courses, order, most, *_within(own, wanted, after), lateral=lateral, oldest_first=oldest_first
@@ -187,6 +191,16 @@ def _candidates(
     if most is not None:
         chosen = chosen.order_by(*_order(both.c, oldest_first=oldest_first)).limit(most)
     return chosen.cte()
+
+
+def _not_released() -> CompoundSelect[Any]:
+    """Submissions with a grade that is not released, or with a round that has none: few, by their indexes."""
+    grade, round_ = tables.Grade, tables.Round
+    hidden = select(grade.submission_id).where(grade.released_at.is_(None))
+    none = select(round_.submission_id).where(
+        round_.current, round_.state.in_((*IN_PROGRESS, RoundState.FAILED))
+    )
+    return hidden.union_all(none)
 
 
 def _of_courses(ids: Collection[int]) -> Select[Any]:
