@@ -6,7 +6,6 @@ already opens the account. That somebody holds a session is not enough: it may b
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from flask import request, session
@@ -19,6 +18,7 @@ from app.web.services import services
 from grading.store.accounts import credentials, second_factor, single_sign_on, users
 from grading.store.accounts.second_factor import WrongCode
 from grading.store.accounts.sign_in_attempts import Caller
+from grading.store.database import now
 
 LASTS_S = 600
 """How long a sign-in counts that was made again."""
@@ -45,7 +45,8 @@ def asked(reader: auth.SignedIn) -> Proof:
         if works and users.has_password(store, user_id):
             return Proof(True, second_factor.has_second_factor(store, user_id))
         linked = single_sign_on.list_sign_ons(store, user_id)
-    return Proof(False, False, tuple(one.provider for one in linked if not one.locked), _shown(reader))
+        shown = _shown(reader, now(store).timestamp())
+    return Proof(False, False, tuple(one.provider for one in linked if not one.locked), shown)
 
 
 def problem(reader: auth.SignedIn) -> str:
@@ -76,9 +77,9 @@ def _check_code(user_id: int, caller: Caller) -> None:
         raise WrongCode
 
 
-def _shown(reader: auth.SignedIn) -> bool:
-    """Whether this browser's session was shown to be its owner's a moment ago."""
+def _shown(reader: auth.SignedIn, moment: float) -> bool:
+    """Whether this browser's session was shown to be its owner's a moment ago, by the database's clock."""
     found = session.get(PROVED)
     if not isinstance(found, list) or len(found) != 2 or found[0] != mark_of(reader):
         return False
-    return bool(-5 <= time.time() - found[1] < LASTS_S)
+    return bool(-5 <= moment - found[1] < LASTS_S)

@@ -24,7 +24,7 @@ from flask.blueprints import BlueprintSetupState
 from flask_login import current_user, login_user
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.accounts.single_sign_on_client import SignOnClient
+from app.accounts.single_sign_on_client import STATE_UNKNOWN, SignOnClient
 from app.web import auth
 from app.web.i18n import gettext as _
 from app.web.i18n import render_error, render_message
@@ -168,10 +168,10 @@ def answer(name: str) -> BaseResponse:
     with services().store.read() as store:
         moment = now(store).timestamp()
     if begun.get("link"):
-        tokens.require_fresh(id_claims, begun["since"], told=False)
+        tokens.require_fresh(id_claims, _since(begun), told=False)
         return _link(known, person, begun, moment)
     if begun.get("prove"):
-        tokens.require_fresh(id_claims, begun["since"], told=True)
+        tokens.require_fresh(id_claims, _since(begun), told=True)
         return _prove(person, begun, moment)
     arrived = single_sign_on.sign_in(services().store, person, str(begun["nonce"]), moment)
     origin = SignOnOrigin(arrived.identity_id, tokens.session_of(id_claims), id_token)
@@ -238,6 +238,13 @@ def _person(
 def mark_of(reader: auth.SignedIn) -> str:
     """Ties a sign-in that is to be linked to the session that began it."""
     return f"{reader.actor.user_id}:{reader.session_id}"
+
+
+def _since(begun: dict[str, Any]) -> float:
+    """When a sign-in of who is signed in here began. Raises SignOnRefused."""
+    if "since" not in begun:  # by a web host of the version before, during a rolling update
+        raise SignOnRefused(STATE_UNKNOWN)
+    return float(begun["since"])
 
 
 def _same_reader(mark: str) -> auth.SignedIn:

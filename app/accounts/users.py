@@ -117,8 +117,10 @@ def link(user_id: int) -> str:
 
 @pages.post(f"{PERSON}/sign-ons/<int(max=2147483647):identity_id>/unlink")
 def unlink(user_id: int, identity_id: int) -> Response:
-    """Unlink somebody's sign-in at a provider, such as one that is not theirs."""
+    """Unlink somebody's sign-in at a provider, such as one that is not theirs; one's own needs a proof."""
     actor = _administrator()
+    if user_id == actor.user_id:
+        return redirect(url_for("sign_on_links.unlink_form", identity_id=identity_id), 303)
     try:
         with services().store.write() as session:
             user_admin.load_account(session, user_id)

@@ -19,7 +19,7 @@ from grading.domain.messages import define_message
 from grading.domain.permissions import Actor, Subject, may
 from grading.domain.report import Report
 from grading.domain.shared_messages import NO_SUCH_COURSE, NO_SUCH_SUBMISSION
-from grading.store.accounts import credentials, sessions, users
+from grading.store.accounts import credentials, sessions, single_sign_on, users
 from grading.store.accounts.sessions import SignOnOrigin
 from grading.store.accounts.users import SignedInUser
 from grading.store.courses import invitations, roster
@@ -109,11 +109,13 @@ def limited(who: Actor) -> Actor | None:
 
 
 def begin_session(user_id: int, origin: SignOnOrigin | None = None) -> SignedIn:
-    """Let somebody be signed in from now on; the session this browser had ends. Raises NotSignedIn.
+    """Let somebody be signed in from now on; the session this browser had ends.
 
-    `login_user` puts it into the cookie.
+    `login_user` puts it into the cookie. Raises NotSignedIn, and AccountRefused for a locked identity.
     """
     with services().store.write() as store:
+        if origin is not None:  # a reset, which ends all sessions, may have come after the sign-in
+            single_sign_on.require_open(store, user_id, origin.identity_id)
         found = users.load_reader(store, user_id)
         if found is None:
             raise NotSignedIn

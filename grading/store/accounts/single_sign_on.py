@@ -136,7 +136,7 @@ def sign_in(store: Store, person: Person, nonce: str, moment: float) -> Arrival:
 
 
 def _arrive(session: Session, person: Person) -> Arrival:
-    known = _identity(session, person)
+    known = _known(session, person)
     linked = None if known else _linked_by_rule(session, person)
     identity = known or linked or _made(session, person)
     user = session.get_one(User, identity.user_id, with_for_update=True)
@@ -188,6 +188,30 @@ def _identity(session: Session, person: Person) -> Identity | None:
     return session.scalar(
         select(Identity).where(Identity.provider == person.provider, Identity.subject == person.subject)
     )
+
+
+def _known(session: Session, person: Person) -> Identity | None:
+    """The identity, read under the account's lock: a reset may be locking it, or its owner unlinking it."""
+    found = _identity(session, person)
+    if found is None:
+        return None
+    session.get(User, found.user_id, with_for_update=True)
+    session.expire(found)
+    return _identity(session, person)
+
+
+def require_open(session: Session, user_id: int, identity_id: int) -> None:
+    """Go on if an identity still opens the account. Raises AccountRefused, NotSignedIn.
+
+    It waits for a reset that is under way, and keeps another from beginning before this transaction ends.
+    """
+    session.get(User, user_id, with_for_update=True)
+    theirs = select(Identity.locked).where(Identity.id == identity_id, Identity.user_id == user_id)
+    locked = session.scalar(theirs)
+    if locked is None:
+        raise NotSignedIn
+    if locked:
+        raise AccountRefused(LOCKED)
 
 
 def _linked_by_rule(session: Session, person: Person) -> Identity | None:

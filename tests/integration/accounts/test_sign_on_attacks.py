@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from grading.store import tables
-from grading.store.accounts import second_factor, users
+from grading.store.accounts import credentials, second_factor, single_sign_on, users
 from grading.store.courses import invitations
 from grading.store.database import now
 from tests.integration.accounts.sign_on_world import (
@@ -34,6 +35,7 @@ from tests.integration.accounts.sign_on_world import (
     text_of,
     unlinked,
 )
+from tests.support.lock_waits import waits_or_is_over
 
 STUDENT = {**NAME, "groups": ["grader-ba-students"]}
 
@@ -308,6 +310,38 @@ def test_a_link_that_is_under_way_ends_with_the_session(here: Campus) -> None:
         assert session.query(tables.Identity).filter_by(subject="eve").count() == 0
 
 
+def test_a_sign_in_that_is_under_way_during_a_reset_opens_nothing(school_url: str) -> None:
+    """Neither one that was let in just before, nor one that waits for it, which also gives nothing."""
+    with campus(school_url) as here:
+        user_id, store = here.school.users["teacher"], here.school.store
+        linked(here, as_person(here, "teacher"), "eve", old="correct horse")
+        sign_in, thief = single_sign_on.sign_in, here.browser()
+
+        def slow(*given: Any) -> single_sign_on.Arrival:
+            arrived = sign_in(*given)
+            reset(here, "teacher")
+            return arrived
+
+        with patch("grading.store.accounts.single_sign_on.sign_in", slow):
+            answers = [here.sign_in(thief, "eve")]
+        assert "Linked: University" in linked(here, as_person(here, "teacher"), "eve", old="correct horse")
+        here.university.people["eve"] = {**NAME, "realm": {"roles": ["grader-admin"]}}
+        told = here.university.authorize(here.begin(thief), "eve")
+        under_way = Thread(target=lambda: answers.append(here.bring(thief, told)))
+        with store.write() as session:
+            users.set_password(session, session.get_one(tables.User, user_id), "", "of the reset")
+            credentials.end_what_was_added(session, user_id, "system")
+            under_way.start()
+            waits_or_is_over(store, under_way)
+        under_way.join()
+        for answer in answers:
+            assert "was reset after this sign-in was linked" in text_of(answer.text)
+        with store.read() as session:
+            user = session.get_one(tables.User, user_id)
+            assert (user.administrator, user.password_hash) == (False, "of the reset")
+            assert session.query(tables.OpenSession).filter_by(user_id=user_id).count() == 0
+
+
 def test_a_stolen_session_unlinks_nothing(here: Campus) -> None:
     """What a rule gave would go with it, and perhaps the owner's way in."""
     browser, _, codes = with_second_factor(here, "teacher")
@@ -363,6 +397,31 @@ def test_who_has_no_password_signs_in_again_to_link_or_unlink(here: Campus) -> N
         assert "First show" in text_of(browser.get("/account/sign-ons/partner", base_url=PUBLIC).text)
 
 
+def test_a_proof_counts_by_the_databases_clock(here: Campus) -> None:
+    """A web host may be a minute behind it."""
+    here.university.people["anna"] = STUDENT
+    here.sign_in(browser := here.browser())
+    here.school.store.clock_offset_s = 30
+    proved(here, browser, "anna")
+    assert "Linked: Partner" in linked(here, browser, "anna-p", "partner")
+    here.school.store.clock_offset_s += 600
+    assert "First show" in text_of(browser.get("/account/sign-ons/partner", base_url=PUBLIC).text)
+
+
+def test_a_link_that_the_version_before_began_is_begun_again(here: Campus) -> None:
+    """During a rolling update: nothing says when it was begun."""
+    browser, page = as_person(here, "teacher"), "/account/sign-ons/university"
+    way = re.search(r'href="(https://login[^"]+)"', posted(browser, page, page, old="correct horse").text)
+    assert way is not None
+    told = here.university.authorize(html.unescape(way[1]), "t")
+    with browser.session_transaction(base_url=PUBLIC) as cookie:
+        cookie[f"_state_university_{told['state']}"]["data"].pop("since")
+        cookie.modified = True
+    answer = here.bring(browser, told)
+    assert (answer.status_code, "Sign in again" in text_of(answer.text)) == (401, True)
+    assert "Linked: University" in linked(here, browser, "t", old="correct horse")
+
+
 def test_a_password_that_is_turned_off_proves_nothing(here: Campus) -> None:
     browser = as_person(here, "teacher")
     linked(here, browser, "t", old="correct horse")
@@ -397,3 +456,15 @@ def test_an_administrator_unlinks_a_sign_in_that_is_not_its_owners(here: Campus)
     assert way is not None
     posted(admin, page, way[1])
     assert "Disable the account instead" in text_of(admin.get(page, base_url=PUBLIC).text)
+
+
+def test_an_administrators_stolen_session_unlinks_none_of_their_own(here: Campus) -> None:
+    """Their page among all accounts leads to the form that asks for a proof."""
+    linked(here, admin := as_person(here, "admin"), "boss", old="correct horse")
+    page = f"/users/{here.school.users['admin']}"
+    own = re.search(r'href="/account/sign-ons/(\d+)/unlink"', admin.get(page, base_url=PUBLIC).text)
+    assert own is not None
+    answer = posted(admin, page, f"{page}/sign-ons/{own[1]}/unlink")
+    assert (answer.status_code, answer.location) == (303, f"/account/sign-ons/{own[1]}/unlink")
+    assert here.sign_in(here.browser(), "boss").status_code == 303
+    assert unlinked(admin, old="correct horse").status_code == 303

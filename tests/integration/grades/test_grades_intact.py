@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -47,6 +46,7 @@ from grading.store.tables import Assignment, Audit, Grade, Outbox, Round, Rubric
 from grading.store.views import submission as submission_view
 from tests.integration.experiments.test_dry_runs import grade, heartbeat
 from tests.support.factories import RUBRIC, add_assignment, begin_stage, result, submit
+from tests.support.lock_waits import waits_or_is_over
 from workers.server import record
 from workers.server.admit import admit_runs
 from workers.server.context import Server, open_server
@@ -400,21 +400,6 @@ def tried(store: Store, act: Act) -> str:
     except SQLAlchemyError as error:  # of a thread: the test says it
         return repr(error)
     return "done"
-
-
-def waits_or_is_over(store: Store, thread: threading.Thread) -> None:
-    """Until the database says that somebody waits for a lock; on SQLite there is one writer anyhow."""
-    if store.engine.dialect.name == "sqlite":
-        return
-    waiting = text(
-        "select count(*) from pg_stat_activity "
-        "where wait_event_type = 'Lock' and datname = current_database()"
-    )
-    until = time.monotonic() + 60
-    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while thread.is_alive() and not connection.execute(waiting).scalar_one():
-            assert time.monotonic() < until
-            thread.join(0.005)
 
 
 NAMES = ("change", "replace", "curve", "uncurve", "extend", "rule", "withdraw", "accept")

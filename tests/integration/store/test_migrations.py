@@ -13,6 +13,9 @@ from alembic import command
 from sqlalchemy import inspect, text
 
 from grading.store import Store, schema
+from grading.store.audit import write_audit
+from grading.store.database import now
+from grading.store.tables import Identity, User
 from tests.support.aging import Fresh
 from tests.support.services import SqliteDatabases
 
@@ -32,6 +35,25 @@ def test_up_down_and_up_again(database_url: str) -> None:
 def test_models_match_migrations(database_url: str) -> None:
     schema.upgrade(database_url)
     command.check(schema._config(database_url))
+
+
+def test_sign_ins_that_were_linked_before_are_known_as_such(database_url: str) -> None:
+    """By the audit log, so that a reset of the password locks them; what a rule linked stays."""
+    schema.upgrade(database_url)
+    with closing(Store(database_url)) as store:
+        with store.write() as session:
+            for number in (1, 2):
+                session.add(User(id=number, name="", created_at=now(session)))
+                for provider, action in (("oidc:a", "link"), ("oidc:b", "link_by_rule"), ("local", "link")):
+                    session.add(Identity(user_id=number, provider=provider, subject=str(number)))
+                    detail = {"provider": provider}
+                    write_audit(session, "user:1", f"sign_on.{action}", "user:1", detail)
+            moment = now(session)
+        schema.downgrade(database_url, "0023_since_0002")
+        schema.upgrade(database_url)
+        with store.read() as session:
+            found = session.query(Identity).filter(Identity.linked_at.is_not(None)).all()
+            assert [(one.user_id, one.provider, one.linked_at) for one in found] == [(1, "oidc:a", moment)]
 
 
 def test_an_old_database_is_named_with_its_remedy(database_url: str) -> None:
