@@ -2,16 +2,16 @@
 
 Without it, a reset of the password would not lock them. The audit log has a line of each.
 
-Revision: 0025_since_0002
-Before it: 0024_since_0002
+Revision: 0026_since_0002
+Before it: 0025_since_0002
 """
 
 from alembic import op
 
 from migrations import online
 
-revision = "0025_since_0002"
-down_revision = "0024_since_0002"
+revision = "0026_since_0002"
+down_revision = "0025_since_0002"
 branch_labels = None
 depends_on = None
 
