@@ -26,7 +26,7 @@ from grading.store.accounts.second_factor import BreakGlassSignIn
 from grading.store.reporting import metrics, operations
 from grading.store.reporting.metrics import Waiting
 from grading.store.reporting.operations import Figures, RunInFlight
-from grading.store.reporting.replication import BEHIND_BYTES, load_replication
+from grading.store.reporting.replication import BEHIND_BYTES, Replication, load_replication
 
 LONG_S = 60.0
 """So long a wait for the sandbox is told."""
@@ -328,6 +328,15 @@ def _replication_troubles(store: Store) -> Iterator[Trouble]:
             ),
             grave=True,
         )
+    yield from _replica_troubles(found)
+    if found.failing:
+        yield Trouble(
+            _("PostgreSQL cannot archive its log, which fills the disk."),
+            _("The log of PostgreSQL shows the reason. Then run %(command)s.", command="`pgbackrest check`"),
+        )
+
+
+def _replica_troubles(found: Replication) -> Iterator[Trouble]:
     away = [one.name for one in found.slots if one.idle and not one.lost]
     lost = [one.name for one in found.slots if one.idle and one.lost]
     if lost:
@@ -355,11 +364,6 @@ def _replication_troubles(store: Store) -> Iterator[Trouble]:
         yield Trouble(
             _("A replica of PostgreSQL is behind: %(names)s.", names=", ".join(late)),
             _("If the primary fails now, more is lost. Check the replica's disk, its load and its network."),
-        )
-    if found.failing:
-        yield Trouble(
-            _("PostgreSQL cannot archive its log, which fills the disk."),
-            _("The log of PostgreSQL shows the reason. Then run %(command)s.", command="`pgbackrest check`"),
         )
 
 
