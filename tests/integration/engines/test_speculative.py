@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import shutil
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -318,15 +319,16 @@ def test_what_was_measured_decides(pair: tuple[Path, Path], step_s: float, strat
     assert "proposed tokens per round, of which" in str(second.details["speculative"].reason)
 
 
-def test_what_a_draft_model_brings_is_measured(pair: tuple[Path, Path]) -> None:
-    model, draft = pair
-    with engine(model, draft) as drafted:
+def test_what_a_draft_model_brings_is_measured(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    model, _ = pair
+    # the same model: of another one's few proposals, none may be accepted
+    with engine(model, Path(shutil.copytree(model, tmp_path / "twin"))) as drafted:
         found, result = compared(drafted, model)
     expect_figures(found, (1, False), (2, False))
     assert (found["strategy"], found["pays_by"]) == ("speculative", "batch")
     one = result.rows[0]
     assert result.accepted is not None
-    assert 0 < result.accepted <= 1  # how many tokens a round proposes depends on the clock
+    assert 0.5 < result.accepted <= 1
     assert result.advice is not None
     assert result.advice.on == ((one.strategy.tokens_s or 0) > (one.direct.tokens_s or 0))
     advised = "on" if result.advice.on else "off"
